@@ -44,10 +44,9 @@ TEST(CatchTorchTest, TellsOutOfMemoryFromOtherErrors) {
                 return absl::OkStatus();
               }),
               StatusIs(absl::StatusCode::kInternal, HasSubstr("shape")));
-  EXPECT_THAT(CatchTorch([]() -> absl::Status {
-                throw std::runtime_error("plain");
-              }),
-              StatusIs(absl::StatusCode::kInternal, "plain"));
+  EXPECT_THAT(
+      CatchTorch([]() -> absl::Status { throw std::runtime_error("plain"); }),
+      StatusIs(absl::StatusCode::kInternal, "plain"));
 }
 
 }  // namespace

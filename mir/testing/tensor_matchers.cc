@@ -27,10 +27,9 @@ Difference Compare(const at::Tensor& actual, const at::Tensor& expected) {
   difference.max_expected = e.abs().max().item<double>();
   const double norm = e.norm().item<double>();
   const double gap_norm = gap.norm().item<double>();
-  difference.rel_l2 =
-      gap_norm == 0 ? 0
-      : norm == 0   ? std::numeric_limits<double>::infinity()
-                    : gap_norm / norm;
+  difference.rel_l2 = gap_norm == 0 ? 0
+                      : norm == 0   ? std::numeric_limits<double>::infinity()
+                                    : gap_norm / norm;
   return difference;
 }
 
