@@ -1,7 +1,6 @@
 #include "mir/base/command_line.h"
 
 #include <algorithm>
-#include <map>
 #include <utility>
 
 #include "absl/flags/commandlineflag.h"
@@ -96,6 +95,7 @@ absl::StatusOr<CommandLine> ParseCommandLine(int argc,
                        " (--help lists all)"));
     }
     absl::CommandLineFlag& flag = *found->second;
+    line.given.insert(found->first);
     const bool is_bool = flag.IsOfType<bool>();
     if (negated && (!is_bool || has_value)) {
       return absl::InvalidArgumentError(absl::StrCat(
@@ -122,6 +122,33 @@ absl::StatusOr<CommandLine> ParseCommandLine(int argc,
     }
   }
   return line;
+}
+
+std::map<std::string, std::string> FlagValues() {
+  std::map<std::string, std::string> values;
+  for (const auto& [name, flag] : OurFlags()) {
+    values[name] = flag->CurrentValue();
+  }
+  return values;
+}
+
+absl::Status SetFlagsNotGiven(const std::map<std::string, std::string>& values,
+                              const CommandLine& line) {
+  const std::map<std::string, absl::CommandLineFlag*> flags = OurFlags();
+  for (const auto& [name, value] : values) {
+    if (line.given.count(name) > 0) continue;
+    const auto found = flags.find(name);
+    std::string error;
+    if (found == flags.end()) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("no option is named --", Dashed(name)));
+    }
+    if (!found->second->ParseFrom(value, &error)) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("--", Dashed(name), "=", value, " is wrong: ", error));
+    }
+  }
+  return absl::OkStatus();
 }
 
 std::string CommandLineHelp(absl::string_view usage) {

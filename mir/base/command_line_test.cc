@@ -79,6 +79,19 @@ TEST_F(CommandLineTest, NamesWhatIsWrong) {
   }
 }
 
+TEST_F(CommandLineTest, RecordedValuesYieldToTheCommandLine) {
+  ASSERT_TRUE(Parse({"--val-every", "7", "--model", "vfa"}).ok());
+  const std::map<std::string, std::string> recorded = FlagValues();
+  SetUp();
+  const CommandLine line = Parse({"--val-every", "9"}).value();
+  ASSERT_TRUE(SetFlagsNotGiven(recorded, line).ok());
+  EXPECT_EQ(absl::GetFlag(FLAGS_val_every), 9);
+  EXPECT_EQ(absl::GetFlag(FLAGS_model), "vfa");
+  EXPECT_THAT(
+      SetFlagsNotGiven({{"gone", "1"}}, line),
+      StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("--gone")));
+}
+
 TEST_F(CommandLineTest, HelpListsOurFlagsOnly) {
   const std::string help = CommandLineHelp("Usage: program");
   EXPECT_THAT(help,
