@@ -1,0 +1,97 @@
+#include "mir/training/options.h"
+
+#include <cmath>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "mir/base/nearest.h"
+#include "mir/base/status_macros.h"
+#include "mir/precision/precision.h"
+
+namespace mir::training {
+namespace {
+
+absl::Status AtLeast(const char* option, int64_t value, int64_t least) {
+  if (value >= least) return absl::OkStatus();
+  return absl::InvalidArgumentError(
+      absl::StrCat(option, " must be at least ", least, ", got ", value));
+}
+
+absl::Status FiniteAndNotNegative(const char* option, double value) {
+  if (std::isfinite(value) && value >= 0) return absl::OkStatus();
+  return absl::InvalidArgumentError(
+      absl::StrCat(option, " must be a number of at least 0, got ", value));
+}
+
+absl::Status OneOf(const char* option, const std::string& value,
+                   const std::vector<std::string>& allowed) {
+  for (const std::string& name : allowed) {
+    if (value == name) return absl::OkStatus();
+  }
+  return absl::InvalidArgumentError(
+      absl::StrCat(option, " must be one of ", absl::StrJoin(allowed, ", "),
+                   ", got '", value, "'", DidYouMean(value, allowed)));
+}
+
+absl::Status CheckData(const DataOptions& data) {
+  if (!data.list.empty() && !data.atlas.empty()) {
+    return absl::InvalidArgumentError(
+        "--data and --atlas are two sources; give one");
+  }
+  if (data.atlas.empty() != data.atlas_labels.empty()) {
+    return absl::InvalidArgumentError(
+        "--atlas and --atlas-labels belong together; give both");
+  }
+  if (data.size.size() < 2 || data.size.size() > 3) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("--size wants 2 or 3 numbers such as 64,64,64, got ",
+                     data.size.size()));
+  }
+  for (const int64_t size : data.size) {
+    if (size < 8 || size > 4096) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("--size wants sizes from 8 to 4096, got ", size));
+    }
+  }
+  MIR_RETURN_IF_ERROR(FiniteAndNotNegative("--spacing", data.spacing_mm));
+  MIR_RETURN_IF_ERROR(AtLeast("--pairs-per-epoch", data.pairs_per_epoch, 1));
+  MIR_RETURN_IF_ERROR(AtLeast("--val-pairs", data.validation_pairs, 0));
+  return AtLeast("--loader-threads", data.loader_threads, 1);
+}
+
+}  // namespace
+
+absl::Status CheckOptions(const TrainOptions& options) {
+  MIR_RETURN_IF_ERROR(CheckData(options.data));
+  MIR_RETURN_IF_ERROR(AtLeast("--steps", options.steps, 0));
+  MIR_RETURN_IF_ERROR(AtLeast("--epochs", options.epochs, 0));
+  if ((options.steps > 0) == (options.epochs > 0)) {
+    return absl::InvalidArgumentError(
+        options.steps > 0 ? "--steps and --epochs both say how long; give one"
+                          : "--steps or --epochs must be at least 1");
+  }
+  MIR_RETURN_IF_ERROR(AtLeast("--batch-size", options.batch_size, 1));
+  MIR_RETURN_IF_ERROR(AtLeast("--accumulate", options.accumulate, 1));
+  MIR_RETURN_IF_ERROR(
+      FiniteAndNotNegative("--similarity-weight", options.similarity_weight));
+  MIR_RETURN_IF_ERROR(
+      FiniteAndNotNegative("--regularizer-weight", options.regularizer_weight));
+  if (!std::isfinite(options.learning_rate) || options.learning_rate <= 0) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "--lr must be a number above 0, got ", options.learning_rate));
+  }
+  MIR_RETURN_IF_ERROR(
+      OneOf("--optimizer", options.optimizer, {"adam", "adamw", "sgd"}));
+  MIR_RETURN_IF_ERROR(precision::ParsePrecision(options.precision).status());
+  MIR_RETURN_IF_ERROR(
+      OneOf("--device", options.device, {"auto", "cpu", "cuda"}));
+  MIR_RETURN_IF_ERROR(
+      OneOf("--warp-convention", options.warp_convention, {"exact", "mir"}));
+  MIR_RETURN_IF_ERROR(AtLeast("--seed", options.seed, 0));
+  MIR_RETURN_IF_ERROR(AtLeast("--threads", options.threads, 0));
+  MIR_RETURN_IF_ERROR(AtLeast("--val-every", options.validate_every, 0));
+  return AtLeast("--skip-nonfinite", options.skip_nonfinite, 0);
+}
+
+}  // namespace mir::training

@@ -1,0 +1,117 @@
+#include "mir/training/run_folder.h"
+
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstdio>
+#include <cstring>
+#include <filesystem>
+#include <fstream>
+#include <sstream>
+#include <system_error>
+
+#include "absl/strings/str_cat.h"
+#include "mir/base/status_macros.h"
+
+namespace mir::training {
+namespace {
+
+namespace fs = std::filesystem;
+
+absl::Status CannotWrite(const std::string& path, const std::string& why) {
+  return absl::PermissionDeniedError(
+      absl::StrCat("cannot write to ", path, ": ", why,
+                   "; choose another folder with --out"));
+}
+
+absl::Status WriteWhole(const std::string& path, const std::string& text) {
+  const std::string temporary = absl::StrCat(path, ".", getpid(), ".tmp");
+  {
+    std::ofstream file(temporary, std::ios::binary);
+    file << text;
+    file.flush();
+    if (!file) {
+      const std::string why = std::strerror(errno);
+      std::remove(temporary.c_str());
+      return CannotWrite(path, why);
+    }
+  }
+  if (std::rename(temporary.c_str(), path.c_str()) != 0) {
+    const std::string why = std::strerror(errno);
+    std::remove(temporary.c_str());
+    return CannotWrite(path, why);
+  }
+  return absl::OkStatus();
+}
+
+std::string AsLine(const nlohmann::json& json) {
+  return json.dump(/*indent=*/-1, ' ', /*ensure_ascii=*/false,
+                   nlohmann::json::error_handler_t::replace) +
+         "\n";
+}
+
+}  // namespace
+
+absl::Status RunFolder::Prepare(bool resume) const {
+  std::error_code error;
+  fs::create_directories(path_ + "/checkpoints", error);
+  if (error) return CannotWrite(path_, error.message());
+  const std::string probe = absl::StrCat(path_, "/.", getpid(), ".probe");
+  MIR_RETURN_IF_ERROR(WriteWhole(probe, "x"));
+  fs::remove(probe, error);
+  if (!resume && fs::exists(path_ + "/metrics.jsonl", error)) {
+    return absl::FailedPreconditionError(
+        absl::StrCat(path_,
+                     " holds another run; go on with it by --resume, or choose "
+                     "another folder with --out"));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status RunFolder::WriteConfig(const nlohmann::json& config) const {
+  return WriteWhole(path_ + "/config.json", config.dump(2) + "\n");
+}
+
+absl::StatusOr<nlohmann::json> RunFolder::ReadConfig() const {
+  const std::string path = path_ + "/config.json";
+  std::ifstream file(path, std::ios::binary);
+  if (!file) {
+    return absl::NotFoundError(absl::StrCat("there is no ", path));
+  }
+  nlohmann::json config =
+      nlohmann::json::parse(file, nullptr, /*allow_exceptions=*/false);
+  if (config.is_discarded()) {
+    return absl::DataLossError(absl::StrCat(path, " is not valid JSON"));
+  }
+  return config;
+}
+
+absl::Status RunFolder::AppendMetrics(const nlohmann::json& line) const {
+  const std::string path = path_ + "/metrics.jsonl";
+  std::ofstream file(path, std::ios::app | std::ios::binary);
+  file << AsLine(line);
+  file.flush();
+  return file ? absl::OkStatus() : CannotWrite(path, std::strerror(errno));
+}
+
+absl::StatusOr<std::vector<nlohmann::json>> RunFolder::ReadMetrics() const {
+  std::vector<nlohmann::json> lines;
+  std::ifstream file(path_ + "/metrics.jsonl", std::ios::binary);
+  for (std::string text; std::getline(file, text);) {
+    nlohmann::json line =
+        nlohmann::json::parse(text, nullptr, /*allow_exceptions=*/false);
+    if (line.is_object()) lines.push_back(std::move(line));
+  }
+  return lines;
+}
+
+absl::Status RunFolder::TruncateMetrics(int64_t step) const {
+  MIR_ASSIGN_OR_RETURN(const std::vector<nlohmann::json> lines, ReadMetrics());
+  std::string kept;
+  for (const nlohmann::json& line : lines) {
+    if (line.value("step", int64_t{0}) <= step) kept += AsLine(line);
+  }
+  return WriteWhole(path_ + "/metrics.jsonl", kept);
+}
+
+}  // namespace mir::training
