@@ -1,0 +1,6 @@
+#ifndef MIR_THIRD_PARTY_GLOO_STUBS_GLOO_ALGORITHM_H_
+#define MIR_THIRD_PARTY_GLOO_STUBS_GLOO_ALGORITHM_H_
+
+// The gloo group's header includes this one and names nothing of it.
+
+#endif  // MIR_THIRD_PARTY_GLOO_STUBS_GLOO_ALGORITHM_H_
