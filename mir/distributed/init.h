@@ -36,18 +36,15 @@ struct InitOptions {
   // This rank and its peers; the process's environment tells if absent.
   absl::optional<launch::World> world;
   DeviceKind device = DeviceKind::kAuto;
-  // How long to wait, in all, for the peers to come and to be connected.
-  absl::Duration init_timeout = absl::Seconds(120);
+  // How long to wait, in all, for the peers to come and to be connected;
+  // world.init_timeout_seconds if absent.
+  absl::optional<absl::Duration> init_timeout;
   // How long one collective may take afterwards. It is what a rank waits for a
   // peer that lives but does not take part; a dead one is noticed at once.
   absl::Duration collective_timeout = absl::Seconds(600);
   // Whatever must be the same on every rank beside the number of ranks: the
   // options, the program's version. Printed when it is not.
   std::string fingerprint;
-  // A socket that listens on world.master_port already, which rank 0's store
-  // takes over (and closes), so that nobody can take the port in between; the
-  // variable MIR_STORE_FD names it if absent. Other ranks ignore it.
-  absl::optional<int> store_fd;
 };
 
 // Joins this process to its peers: chooses the device, meets the others at the
@@ -56,22 +53,22 @@ struct InitOptions {
 // (world.size 1) it only chooses the device.
 //
 // The store is a client of torchrun's agent where world.agent_store says so;
-// else rank 0 serves it at world.master_addr:master_port. Each call agrees with
-// its peers on keys of its own there, so restarts may share a store.
+// else rank 0 serves it at world.master_addr:master_port, on the socket
+// world.store_fd where there is one. Each call agrees with its peers on keys of
+// its own there, so restarts may share a store.
 //
 // The device: `cpu`, or the CUDA device local_rank (the only one if just one is
 // visible), which becomes the current one. Addresses: 127.0.0.1 where all ranks
 // are on one machine, else that of the interface that leads to master_addr;
 // GLOO_SOCKET_IFNAME overrides both.
 //
-// Errors name what was wanted and what came, and carry the exit code 3 (20 if
-// a peer died meanwhile):
-//   INVALID_ARGUMENT     the environment is contradictory
-//   (launch::WorldFromEnv) FAILED_PRECONDITION  no such device, the port is
-//   taken, or ranks that
-//                        disagree on the number of ranks or the fingerprint,
-//                        or two with the same rank
-//   DEADLINE_EXCEEDED    ranks that did not come within init_timeout, by number
+// Errors name what was wanted and what came. Exit code kEnvironment:
+//   FAILED_PRECONDITION  the environment contradicts itself (WorldFromEnv); no
+//                        such device; the port is taken; ranks that disagree
+//                        on the number of ranks or the fingerprint, or two
+//                        with the same rank
+//   DEADLINE_EXCEEDED    the ranks that did not come within init_timeout
+// Exit code kPeer:
 //   UNAVAILABLE          the store or a peer went away
 absl::StatusOr<Context> InitDistributed(const InitOptions& options = {});
 
