@@ -7,8 +7,8 @@ load("//third_party/googletest:repository.bzl", "googletest_repository")
 load("//third_party/nifti:repository.bzl", "nifti_repository")
 load("//third_party/nlohmann_json:repository.bzl", "nlohmann_json_repository")
 load("//third_party/png:repository.bzl", "png_repository")
+load("//third_party/torch:cuda_repository.bzl", "torch_cuda_repository")
 load("//third_party/torch:repository.bzl", "torch_repository")
-
 load("//third_party/zlib:repository.bzl", "zlib_repository")
 
 def mir_repositories():
@@ -21,4 +21,5 @@ def mir_repositories():
     nlohmann_json_repository(name = "nlohmann_json")
     png_repository(name = "png")
     torch_repository(name = "torch")
+    torch_cuda_repository(name = "torch_cuda")
     zlib_repository(name = "zlib")

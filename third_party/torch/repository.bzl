@@ -45,12 +45,12 @@ def _impl(ctx):
     if root:
         _use_root(ctx, root)
     else:
-        rules = {"torch/include/": "include"}
+        rules = {"torch/include/": "include/"}
         for library in _CPU_LIBRARIES:
             rules["torch/lib/" + library] = "lib/" + library
         for library in _NVIDIA_LIBRARIES:
             rules["nvidia/cu13/lib/" + library] = "lib/" + library
-        unpack_wheels(ctx, _REQUIREMENTS, rules)
+        unpack_wheels(ctx, "LibTorch (540 MB)", _REQUIREMENTS, rules)
     ctx.symlink(Label("//third_party/torch:torch.BUILD"), "BUILD")
 
 torch_repository = repository_rule(

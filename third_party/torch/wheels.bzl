@@ -1,30 +1,49 @@
 """Unpacking pinned PyPI wheels in a repository rule."""
 
-# Python reads zip files faster than unpacking all and deleting; only the named
-# prefixes are written, with the first folder of each wheel dropped.
+# Only the files under the named prefixes are written: the wheels hold much more.
 _UNPACK = """\
-import pathlib, sys, zipfile
+import pathlib
+import shutil
+import sys
+import zipfile
+
+rules = [rule.split("=") for rule in sys.argv[1:]]
+unused = {source for source, _ in rules}
 for wheel in pathlib.Path("wheels").glob("*.whl"):
     with zipfile.ZipFile(wheel) as archive:
         for info in archive.infolist():
-            for source, target in (rule.split("=") for rule in sys.argv[1:]):
-                if info.filename.startswith(source) and not info.is_dir():
-                    path = pathlib.Path(target) / info.filename[len(source):]
-                    path.parent.mkdir(parents=True, exist_ok=True)
-                    path.write_bytes(archive.read(info))
+            for source, target in rules:
+                if info.is_dir() or not info.filename.startswith(source):
+                    continue
+                path = pathlib.Path(target + info.filename[len(source):])
+                path.parent.mkdir(parents=True, exist_ok=True)
+                with archive.open(info) as packed, path.open("wb") as file:
+                    shutil.copyfileobj(packed, file, 1 << 20)
+                unused.discard(source)
+if unused:
+    sys.exit("not in the wheels: " + ", ".join(sorted(unused)))
 """
 
-def unpack_wheels(ctx, requirements, rules):
+# pip's own variables (PIP_INDEX_URL, PIP_CERT, ...) pass through; these hold
+# where the user has not set them.
+_PIP_DEFAULTS = {
+    "PIP_DEFAULT_TIMEOUT": "60",
+    "PIP_RETRIES": "10",
+}
+
+def unpack_wheels(ctx, what, requirements, rules):
     """Downloads wheels with pip and unpacks parts of them.
 
     Args:
       ctx: the repository context.
+      what: for the line that says what is going on, as it takes minutes.
       requirements: lines of a pip requirements file, with their hashes.
-      rules: {prefix in the wheel: folder in the repository}.
+      rules: {prefix in the wheel: what to put in its place}; a prefix that no
+        wheel has is an error.
     """
     ctx.file("requirements.txt", "\n".join(requirements) + "\n")
     ctx.file("unpack.py", _UNPACK)
-    ctx.report_progress("downloading %d wheels with pip" % len(requirements))
+    print("downloading %s with pip" % what)  # buildifier: disable=print
     result = ctx.execute(
         [
             "python3",
@@ -45,21 +64,28 @@ def unpack_wheels(ctx, requirements, rules):
             "--platform=manylinux_2_25_x86_64",
             "--platform=manylinux_2_18_x86_64",
             "--platform=manylinux2014_x86_64",
+            "--platform=manylinux2010_x86_64",
             "--platform=manylinux1_x86_64",
             "--dest=wheels",
             "--requirement=requirements.txt",
         ],
+        environment = {
+            name: value
+            for name, value in _PIP_DEFAULTS.items()
+            if name not in ctx.os.environ
+        },
         timeout = 3600,
     )
     if result.return_code != 0:
-        fail("pip could not download LibTorch's wheels:\n%s\n" % result.stderr +
-             "help: install python3-pip, or set MIR_TORCH_ROOT to an unpacked " +
-             "libtorch or to the folder torch of a Python installation")
+        fail("pip could not download %s:\n%s\n" % (what, result.stderr) +
+             "help: run ./bazelw once, which installs python3-pip, and try " +
+             "again; or set MIR_TORCH_ROOT to an unpacked libtorch or to the " +
+             "folder torch of a Python installation")
     result = ctx.execute(
         ["python3", "unpack.py"] +
         ["%s=%s" % (source, target) for source, target in rules.items()],
         timeout = 3600,
     )
     if result.return_code != 0:
-        fail("could not unpack LibTorch's wheels: " + result.stderr)
+        fail("could not unpack %s: %s" % (what, result.stderr))
     ctx.delete("wheels")
