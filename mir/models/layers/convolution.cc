@@ -1,0 +1,48 @@
+#include "mir/models/layers/convolution.h"
+
+#include <ATen/ops/conv2d.h>
+#include <ATen/ops/conv3d.h>
+#include <ATen/ops/empty.h>
+#include <c10/util/Exception.h>
+
+#include <cmath>
+#include <vector>
+
+namespace mir::models {
+
+Convolution::Convolution(const ConvolutionOptions& options)
+    : torch::nn::Module("Convolution"), options_(options) {
+  TORCH_CHECK_VALUE(options.ndims == 2 || options.ndims == 3,
+                    "a convolution has 2 or 3 spatial axes, not ",
+                    options.ndims);
+  TORCH_CHECK_VALUE(
+      options.in_channels > 0 && options.out_channels > 0 &&
+          options.kernel_size > 0 && options.stride > 0 && options.padding >= 0,
+      "channels, kernel size and stride of a convolution must be positive and "
+      "its padding not negative, not ",
+      options.in_channels, " to ", options.out_channels, " channels, kernel ",
+      options.kernel_size, ", stride ", options.stride, ", padding ",
+      options.padding);
+  std::vector<int64_t> shape(2 + options.ndims, options.kernel_size);
+  shape[0] = options.out_channels;
+  shape[1] = options.in_channels;
+  weight = register_parameter("weight", at::empty(shape));
+  bias = register_parameter("bias", at::empty({options.out_channels}));
+
+  // PyTorch's default: Kaiming's uniform rule with a = sqrt(5).
+  const double fan_in = weight.numel() / options.out_channels;
+  const double bound =
+      std::sqrt(3.0) * (std::sqrt(2.0 / (1 + 5)) / std::sqrt(fan_in));
+  weight.detach().uniform_(-bound, bound);
+  bias.detach().uniform_(-1 / std::sqrt(fan_in), 1 / std::sqrt(fan_in));
+}
+
+at::Tensor Convolution::forward(const at::Tensor& input) const {
+  // By these names autocast knows them.
+  return options_.ndims == 2 ? at::conv2d(input, weight, bias, options_.stride,
+                                          options_.padding)
+                             : at::conv3d(input, weight, bias, options_.stride,
+                                          options_.padding);
+}
+
+}  // namespace mir::models

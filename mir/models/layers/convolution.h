@@ -1,0 +1,39 @@
+#ifndef MIR_MODELS_LAYERS_CONVOLUTION_H_
+#define MIR_MODELS_LAYERS_CONVOLUTION_H_
+
+#include <ATen/core/Tensor.h>
+#include <torch/nn/module.h>
+
+namespace mir::models {
+
+struct ConvolutionOptions {
+  int64_t ndims = 3;  // Spatial axes: 2 or 3.
+  int64_t in_channels = 1;
+  int64_t out_channels = 1;
+  int64_t kernel_size = 3;  // Along every axis, as the following.
+  int64_t stride = 1;
+  int64_t padding = 1;
+};
+
+// A convolution whose number of spatial axes is chosen at run time, with bias.
+// Parameters, their names (`weight`, `bias`) and their initialisation, random
+// draws included, are those of torch.nn.Conv2d and Conv3d.
+class Convolution : public torch::nn::Module {
+ public:
+  // Throws c10::ValueError where an option is out of range.
+  explicit Convolution(const ConvolutionOptions& options);
+
+  //   input    [N, in_channels, ...]
+  //   returns  [N, out_channels, ...]; 16-bit under autocast
+  at::Tensor forward(const at::Tensor& input) const;
+
+  at::Tensor weight;  // [out_channels, in_channels, kernel_size, ...]
+  at::Tensor bias;    // [out_channels]
+
+ private:
+  ConvolutionOptions options_;
+};
+
+}  // namespace mir::models
+
+#endif  // MIR_MODELS_LAYERS_CONVOLUTION_H_
