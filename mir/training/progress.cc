@@ -56,6 +56,11 @@ std::string ProgressLine(int64_t step, int64_t steps, double loss,
 Progress::Progress(const Options& options, std::FILE* stream)
     : options_(options), stream_(stream) {}
 
+void Progress::SetSteps(int64_t first_step, int64_t steps) {
+  options_.first_step = first_step;
+  options_.steps = steps;
+}
+
 void Progress::Show(int64_t step, double loss, absl::Time now) {
   if (began_ == absl::InfinitePast()) {
     // The first step warms up; the rate counts from its end.

@@ -29,6 +29,9 @@ class Progress {
   // `stream` must outlive the object.
   Progress(const Options& options, std::FILE* stream);
 
+  // Where a resumed run begins and where it ends, if the options did not say.
+  void SetSteps(int64_t first_step, int64_t steps);
+
   // Shows that `step` steps are done.
   void Show(int64_t step, double loss, absl::Time now);
 
@@ -41,7 +44,7 @@ class Progress {
  private:
   void Clear();
 
-  const Options options_;
+  Options options_;
   std::FILE* const stream_;
   absl::Time began_ = absl::InfinitePast();
   absl::Time last_line_ = absl::InfinitePast();

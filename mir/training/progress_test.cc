@@ -65,8 +65,8 @@ TEST_F(ProgressTest, WritesPlainLinesElsewhereNowAndThen) {
 }
 
 TEST_F(ProgressTest, ResumedRunsCountTheirOwnRate) {
-  Progress progress({.first_step = 100, .steps = 200, .terminal = true},
-                    stream_);
+  Progress progress({.terminal = true}, stream_);
+  progress.SetSteps(100, 200);
   progress.Show(101, 0.5, start_);
   progress.Show(103, 0.5, start_ + absl::Seconds(1));
   EXPECT_THAT(Written(), HasSubstr("2.0 steps/s"));

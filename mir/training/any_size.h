@@ -1,0 +1,23 @@
+#ifndef MIR_TRAINING_ANY_SIZE_H_
+#define MIR_TRAINING_ANY_SIZE_H_
+
+#include <ATen/core/Tensor.h>
+
+#include "mir/models/registration_model.h"
+
+namespace mir::training {
+
+// Registers images of any size: pads them with zeros to the model's multiples,
+// and crops the displacement back. A regularized field of the padded size is
+// cropped likewise; one of another resolution stays whole.
+//
+//   moving, fixed  [N, C, ...]  floating, of equal shape
+//
+// Throws c10::ValueError as the model does.
+models::Registration RegisterAnySize(models::RegistrationModel& model,
+                                     const at::Tensor& moving,
+                                     const at::Tensor& fixed);
+
+}  // namespace mir::training
+
+#endif  // MIR_TRAINING_ANY_SIZE_H_
