@@ -1,5 +1,6 @@
 """What --config=cuda adds to LibTorch: link inputs, and headers for NCCL.
 
+Used through the flags //bazel:cuda_libraries and //bazel:cuda_headers only.
 Fetched when first used (2.5 GB of wheels, 2.9 GB unpacked). The files of @torch
 are those of the same wheel, so objects compiled against it link here unchanged.
 """
@@ -61,14 +62,21 @@ _HEADERS = [
 ]
 
 _BUILD = """\
+load("@mir//third_party/torch:link_only.bzl", "link_only")
+
 package(default_visibility = ["//visibility:public"])
+
+link_only(
+    name = "torch_cuda",
+    library = ":libraries",
+)
 
 # Linked by folder, not as `srcs`: Bazel would link all of them into every
 # program, while LibTorch and cuDNN open most by name, from the folder that they
 # themselves lie in, and libcaffe2_nvrtc.so needs a driver. Without
 # --no-as-needed libtorch_cuda.so would be dropped, and with it its kernels.
 cc_library(
-    name = "torch_cuda",
+    name = "libraries",
     linkopts = [
         "-L{lib}",
         "-Wl,-rpath,{lib}",
