@@ -1,0 +1,635 @@
+#include "mir/launch/supervisor.h"
+
+#include <fcntl.h>
+#include <signal.h>
+#include <sys/epoll.h>
+#include <sys/signalfd.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cmath>
+#include <cstring>
+#include <initializer_list>
+#include <memory>
+#include <utility>
+
+#include "absl/status/status.h"
+#include "absl/strings/str_cat.h"
+#include "mir/base/status_macros.h"
+#include "mir/launch/exit_codes.h"
+#include "mir/launch/line_splitter.h"
+
+namespace mir::launch {
+namespace {
+
+constexpr size_t kTailBytes = 1 << 14;
+// A victim of a failed rank may end before the culprit does, which takes down
+// LibTorch or writes a core file first.
+constexpr absl::Duration kCulpritDelay = absl::Seconds(1);
+// One request that comes twice, as from timeout(1), which signals a process and
+// then its group.
+constexpr absl::Duration kSameSignal = absl::Milliseconds(300);
+
+// Since some fixed moment; stands still for nobody, and no clock change moves
+// it.
+absl::Duration Monotonic() {
+  timespec now;
+  clock_gettime(CLOCK_MONOTONIC, &now);
+  return absl::DurationFromTimespec(now);
+}
+
+// Blocks signals and reads them from a descriptor instead.
+class SignalReader {
+ public:
+  SignalReader() {
+    sigemptyset(&signals_);
+    for (const int signal : {SIGINT, SIGTERM, SIGUSR1, SIGTSTP, SIGCHLD}) {
+      sigaddset(&signals_, signal);
+    }
+    struct sigaction hangup;
+    if (sigaction(SIGHUP, nullptr, &hangup) == 0 &&
+        hangup.sa_handler != SIG_IGN) {  // Not under nohup.
+      sigaddset(&signals_, SIGHUP);
+    }
+    sigprocmask(SIG_BLOCK, &signals_, &before_);
+    fd_ = UniqueFd(signalfd(-1, &signals_, SFD_CLOEXEC | SFD_NONBLOCK));
+  }
+  ~SignalReader() {
+    // What is still pending was meant for the workers.
+    while (Next() != 0) {
+    }
+    sigprocmask(SIG_SETMASK, &before_, nullptr);
+  }
+  int fd() const { return fd_.get(); }
+  // 0 where none is pending.
+  int Next() {
+    signalfd_siginfo info;
+    return read(fd_.get(), &info, sizeof(info)) == sizeof(info) ? info.ssi_signo
+                                                                : 0;
+  }
+
+ private:
+  sigset_t signals_;
+  sigset_t before_;
+  UniqueFd fd_;
+};
+
+struct Output {
+  UniqueFd pipe;
+  UniqueFd log;
+  std::string log_path;
+};
+
+struct Worker {
+  WorkerReport report;
+  UniqueFd process;  // Readable when it has ended; -1 on old kernels.
+  Output outputs[2];
+  UniqueFd status;
+  UniqueFd lifeline;
+  LineSplitter status_lines{1 << 14};
+  absl::Duration started;
+};
+
+class Supervisor {
+ public:
+  Supervisor(const SupervisorOptions& options, Observer* observer)
+      : options_(options), observer_(observer) {
+    ended_ = UniqueFd(epoll_create1(EPOLL_CLOEXEC));
+  }
+
+  ~Supervisor() {
+    for (const auto& worker : workers_) {
+      if (worker->report.ended) continue;
+      kill(-worker->report.pid, SIGKILL);
+      waitpid(worker->report.pid, nullptr, given_up_ ? WNOHANG : 0);
+    }
+  }
+
+  absl::Status Start(const WorkerSpec& spec);
+  Outcome Run();
+
+ private:
+  void Wait();
+  void ReadSignals();
+  void ReadOutput(Worker* worker, Stream stream);
+  void ReadStatus(Worker* worker);
+  void Drain(Worker* worker);
+  void Reap();
+  void ReapWorker(int index);
+  void Ended(const Worker& worker);
+  void CheckDeadlines();
+  void Pause();
+  void BeginStop(StopReason reason, int signal);
+  void SendTerm(absl::Duration patience);
+  void SendKill();
+  void EndLeftProcesses();
+  std::vector<int> Alive() const;
+  void SignalAlive(int signal);
+
+  Worker* ByIndex(int index) { return workers_[index].get(); }
+
+  const SupervisorOptions options_;
+  Observer* const observer_;
+  SignalReader signals_;
+  UniqueFd ended_;  // An epoll of processes: it tells them in their order.
+  std::vector<std::unique_ptr<Worker>> workers_;
+  std::vector<int> order_;
+
+  absl::Duration start_ = Monotonic();
+  StopReason reason_ = StopReason::kNone;
+  int signal_ = 0;
+  int requests_ = 0;  // How often we were asked to stop.
+  absl::Duration last_request_ = -absl::InfiniteDuration();
+  int last_request_signal_ = 0;
+  bool term_sent_ = false;
+  bool kill_sent_ = false;
+  bool given_up_ = false;
+  bool log_fault_ = false;
+  // When to begin to stop because of `later_reason_`.
+  absl::Duration later_ = absl::InfiniteDuration();
+  StopReason later_reason_ = StopReason::kNone;
+  // When SIGKILL is due, or after it giving up.
+  absl::Duration deadline_ = absl::InfiniteDuration();
+};
+
+absl::Status Supervisor::Start(const WorkerSpec& spec) {
+  auto worker = std::make_unique<Worker>();
+  worker->report.rank = spec.rank;
+  Command command = spec.command;
+  command.own_group = true;
+
+  UniqueFd child_ends[2];
+  for (const Stream stream : {Stream::kStdout, Stream::kStderr}) {
+    Output& output = worker->outputs[static_cast<int>(stream)];
+    output.log_path =
+        absl::StrCat(spec.log_folder,
+                     stream == Stream::kStdout ? "/stdout.log" : "/stderr.log");
+    output.log = UniqueFd(open(output.log_path.c_str(),
+                               O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666));
+    if (!output.log.open()) {
+      return absl::FailedPreconditionError(absl::StrCat(
+          "cannot write ", output.log_path, ": ", std::strerror(errno)));
+    }
+    MIR_ASSIGN_OR_RETURN(Pipe pipe, MakePipe());
+    fcntl(pipe.read.get(), F_SETFL, O_NONBLOCK);
+    output.pipe = std::move(pipe.read);
+    child_ends[static_cast<int>(stream)] = std::move(pipe.write);
+  }
+  MIR_ASSIGN_OR_RETURN(Pipe status, MakePipe());
+  MIR_ASSIGN_OR_RETURN(Pipe lifeline, MakePipe());
+  fcntl(status.read.get(), F_SETFL, O_NONBLOCK);
+  worker->status = std::move(status.read);
+  worker->lifeline = std::move(lifeline.write);
+
+  command.stdout_fd = child_ends[0].get();
+  command.stderr_fd = child_ends[1].get();
+  command.kept_fds.push_back(status.write.get());
+  command.kept_fds.push_back(lifeline.read.get());
+  command.env["MIR_STATUS_FD"] = absl::StrCat(status.write.get());
+  command.env["MIR_LIFELINE_FD"] = absl::StrCat(lifeline.read.get());
+  worker->started = Monotonic();
+  MIR_ASSIGN_OR_RETURN(worker->report.pid, Spawn(command));
+
+#ifdef SYS_pidfd_open
+  worker->process = UniqueFd(
+      static_cast<int>(syscall(SYS_pidfd_open, worker->report.pid, 0)));
+#endif
+  if (worker->process.open()) {
+    epoll_event event = {};
+    event.events = EPOLLIN;
+    event.data.u32 = workers_.size();
+    epoll_ctl(ended_.get(), EPOLL_CTL_ADD, worker->process.get(), &event);
+  }
+  workers_.push_back(std::move(worker));
+  observer_->Started(workers_.back()->report);
+  return absl::OkStatus();
+}
+
+Outcome Supervisor::Run() {
+  while (!given_up_ && !Alive().empty()) {
+    CheckDeadlines();
+    Wait();
+    ReadSignals();
+    for (const auto& worker : workers_) {
+      for (const Stream stream : {Stream::kStdout, Stream::kStderr}) {
+        ReadOutput(worker.get(), stream);
+      }
+      ReadStatus(worker.get());
+    }
+    Reap();
+    observer_->Step();
+  }
+  EndLeftProcesses();
+  for (const auto& worker : workers_) Drain(worker.get());
+
+  Outcome outcome;
+  outcome.reason = reason_;
+  outcome.signal = signal_;
+  outcome.order = order_;
+  for (const auto& worker : workers_) outcome.workers.push_back(worker->report);
+  Judge(&outcome);
+  return outcome;
+}
+
+void Supervisor::Wait() {
+  std::vector<pollfd> fds;
+  fds.push_back({signals_.fd(), POLLIN, 0});
+  fds.push_back({ended_.get(), POLLIN, 0});
+  for (const auto& worker : workers_) {
+    for (const Stream stream : {Stream::kStdout, Stream::kStderr}) {
+      const Output& output = worker->outputs[static_cast<int>(stream)];
+      if (output.pipe.open() &&
+          (term_sent_ || observer_->Takes(worker->report.rank, stream))) {
+        fds.push_back({output.pipe.get(), POLLIN, 0});
+      }
+    }
+    if (worker->status.open()) fds.push_back({worker->status.get(), POLLIN, 0});
+  }
+  observer_->AddPollFds(&fds);
+
+  const absl::Duration now = Monotonic();
+  absl::Duration next = std::min(later_, deadline_);
+  if (!term_sent_) {
+    next = std::min(next, start_ + options_.timeout);
+    const absl::Duration init = start_ + options_.init_timeout;
+    if (now < init) next = std::min(next, init);
+  }
+  const double wait = absl::ToDoubleMilliseconds(next - now);
+  // At least once a second, for what no descriptor tells.
+  const int milliseconds =
+      static_cast<int>(std::ceil(std::clamp(wait, 0.0, 1000.0)));
+  poll(fds.data(), fds.size(), milliseconds);
+}
+
+void Supervisor::ReadSignals() {
+  while (const int signal = signals_.Next()) {
+    if (signal == SIGCHLD) continue;
+    if (signal == SIGTSTP) {
+      Pause();
+      continue;
+    }
+    if (signal == SIGUSR1) {
+      if (!term_sent_) BeginStop(StopReason::kSignal, signal);
+      continue;
+    }
+    const absl::Duration now = Monotonic();
+    const bool same =
+        signal == last_request_signal_ && now - last_request_ < kSameSignal;
+    last_request_ = now;
+    last_request_signal_ = signal;
+    if (same) continue;
+    ++requests_;
+    if (!term_sent_) {
+      BeginStop(StopReason::kSignal, signal);
+    } else if (requests_ < 3 && !kill_sent_) {
+      SendTerm(options_.kill_wait);
+    } else {
+      SendKill();
+    }
+  }
+}
+
+// Ctrl-Z: the terminal stops this process's group, and the workers have groups
+// of their own.
+void Supervisor::Pause() {
+  const absl::Duration before = Monotonic();
+  SignalAlive(SIGSTOP);
+  raise(SIGSTOP);
+  SignalAlive(SIGCONT);
+  const absl::Duration paused = Monotonic() - before;
+  start_ += paused;
+  later_ += paused;
+  deadline_ += paused;
+}
+
+void Supervisor::ReadOutput(Worker* worker, Stream stream) {
+  Output& output = worker->outputs[static_cast<int>(stream)];
+  if (!output.pipe.open() ||
+      !(term_sent_ || observer_->Takes(worker->report.rank, stream))) {
+    return;
+  }
+  char buffer[1 << 16];
+  const ssize_t got = read(output.pipe.get(), buffer, sizeof(buffer));
+  if (got == -1 && (errno == EAGAIN || errno == EINTR)) return;
+  if (got <= 0) {
+    output.pipe.Reset();
+    observer_->OutputEnded(worker->report.rank, stream);
+    return;
+  }
+  const absl::string_view bytes(buffer, got);
+  absl::string_view rest = bytes;
+  while (output.log.open() && !rest.empty()) {
+    const ssize_t written = write(output.log.get(), rest.data(), rest.size());
+    if (written > 0) {
+      rest.remove_prefix(written);
+    } else if (errno != EINTR) {
+      // The disk is full, say. Training goes on; later bytes may fit again.
+      if (!std::exchange(log_fault_, true)) {
+        observer_->LogFault(output.log_path, std::strerror(errno));
+      }
+      break;
+    }
+  }
+  if (stream == Stream::kStderr) {
+    std::string& tail = worker->report.stderr_tail;
+    tail.append(bytes.data(), bytes.size());
+    if (tail.size() > kTailBytes) tail.erase(0, tail.size() - kTailBytes);
+  }
+  observer_->Output(worker->report.rank, stream, bytes);
+}
+
+void Supervisor::ReadStatus(Worker* worker) {
+  WorkerReport& report = worker->report;
+  const auto take = [&](absl::string_view text, LineSplitter::End) {
+    const absl::StatusOr<StatusLine> line = ParseStatusLine(text);
+    if (!line.ok()) return;
+    switch (line->event) {
+      case StatusLine::Event::kHello:
+        report.hello = true;
+        break;
+      case StatusLine::Event::kReady:
+        report.ready = true;
+        break;
+      case StatusLine::Event::kBeat:
+        report.step = line->step;
+        report.phase = line->phase;
+        break;
+      case StatusLine::Event::kCheckpoint:
+        report.checkpoint = line->path;
+        report.checkpoint_step = line->step;
+        break;
+      case StatusLine::Event::kBye:
+        report.bye = true;
+        break;
+    }
+    observer_->Status(report, *line);
+  };
+  char buffer[1 << 14];
+  while (worker->status.open()) {
+    const ssize_t got = read(worker->status.get(), buffer, sizeof(buffer));
+    if (got == -1 && errno == EINTR) continue;
+    if (got == -1 && errno == EAGAIN) return;
+    if (got <= 0) {
+      worker->status.Reset();
+      return;
+    }
+    worker->status_lines.Add(absl::string_view(buffer, got), take);
+  }
+}
+
+// Reads what an ended worker left in its pipes. They need not be at their end:
+// another process may hold them.
+void Supervisor::Drain(Worker* worker) {
+  for (const Stream stream : {Stream::kStdout, Stream::kStderr}) {
+    Output& output = worker->outputs[static_cast<int>(stream)];
+    while (output.pipe.open()) {
+      pollfd ready = {output.pipe.get(), POLLIN, 0};
+      if (poll(&ready, 1, 0) <= 0) break;
+      ReadOutput(worker, stream);
+    }
+    if (output.pipe.open()) {
+      output.pipe.Reset();
+      observer_->OutputEnded(worker->report.rank, stream);
+    }
+  }
+}
+
+void Supervisor::Reap() {
+  epoll_event events[16];
+  int count;
+  do {
+    count = epoll_wait(ended_.get(), events, 16, 0);
+    for (int i = 0; i < count; ++i) ReapWorker(events[i].data.u32);
+  } while (count > 0);
+  for (int index = 0; index < workers_.size(); ++index) {
+    if (!ByIndex(index)->process.open()) ReapWorker(index);
+  }
+}
+
+void Supervisor::ReapWorker(int index) {
+  Worker& worker = *ByIndex(index);
+  WorkerReport& report = worker.report;
+  if (report.ended ||
+      waitpid(report.pid, &report.wait_status, WNOHANG) != report.pid) {
+    return;
+  }
+  if (worker.process.open()) {
+    epoll_ctl(ended_.get(), EPOLL_CTL_DEL, worker.process.get(), nullptr);
+    worker.process.Reset();
+  }
+  report.ended = true;
+  report.lived = Monotonic() - worker.started;
+  // Its number cannot have been given to another process so soon.
+  report.left_processes = kill(-report.pid, 0) == 0;
+  order_.push_back(index);
+  ReadStatus(&worker);  // Its bye.
+  Ended(worker);
+}
+
+void Supervisor::Ended(const Worker& worker) {
+  const WorkerReport& report = worker.report;
+  observer_->Ended(report);
+  if (term_sent_) return;
+  const int code = ExitCodeOfWaitStatus(report.wait_status);
+  const auto stop_later = [&](StopReason reason, absl::Duration delay) {
+    if (later_reason_ != StopReason::kNone) return;
+    later_ = Monotonic() + delay;
+    later_reason_ = reason;
+  };
+  if (code == kOk) {
+    if (report.hello && !report.bye) {
+      stop_later(StopReason::kLeftEarly, options_.grace);
+    }
+  } else if (code == kStopped) {
+    stop_later(StopReason::kStopped, options_.grace);
+  } else if (code == kPeer) {
+    if (later_reason_ == StopReason::kNone ||
+        later_ > Monotonic() + kCulpritDelay) {
+      later_reason_ = StopReason::kNone;
+      stop_later(StopReason::kFailure, kCulpritDelay);
+    }
+  } else {
+    BeginStop(StopReason::kFailure, 0);
+  }
+}
+
+void Supervisor::CheckDeadlines() {
+  const absl::Duration now = Monotonic();
+  if (!term_sent_) {
+    if (now >= later_) {
+      BeginStop(later_reason_, 0);
+    } else if (now >= start_ + options_.timeout) {
+      BeginStop(StopReason::kTimeout, 0);
+    } else if (now >= start_ + options_.init_timeout) {
+      bool any_hello = false;
+      bool all_ready = true;
+      for (const auto& worker : workers_) {
+        any_hello |= worker->report.hello;
+        all_ready &= worker->report.ready || worker->report.ended;
+      }
+      if (any_hello && !all_ready) BeginStop(StopReason::kInitTimeout, 0);
+    }
+    return;
+  }
+  if (now < deadline_) return;
+  if (!kill_sent_) {
+    SendKill();
+  } else {
+    given_up_ = true;  // In an uninterruptible wait.
+  }
+}
+
+void Supervisor::BeginStop(StopReason reason, int signal) {
+  if (reason_ == StopReason::kNone) {
+    reason_ = reason;
+    signal_ = signal;
+  }
+  SendTerm(options_.grace);
+}
+
+void Supervisor::SendTerm(absl::Duration patience) {
+  term_sent_ = true;
+  deadline_ = std::min(deadline_, Monotonic() + patience);
+  const std::vector<int> alive = Alive();
+  if (alive.empty()) return;
+  observer_->Stopping(reason_, signal_, deadline_ - Monotonic(), alive);
+  SignalAlive(SIGTERM);
+  // One that is stopped would not see it.
+  SignalAlive(SIGCONT);
+}
+
+void Supervisor::SendKill() {
+  deadline_ = Monotonic() + options_.kill_wait;
+  kill_sent_ = true;
+  const std::vector<int> alive = Alive();
+  if (alive.empty()) return;
+  observer_->Killing(alive);
+  SignalAlive(SIGKILL);
+}
+
+void Supervisor::SignalAlive(int signal) {
+  for (const auto& worker : workers_) {
+    if (worker->report.ended) continue;
+    if (signal == SIGTERM || signal == SIGKILL) worker->report.signalled = true;
+    kill(-worker->report.pid, signal);
+  }
+}
+
+std::vector<int> Supervisor::Alive() const {
+  std::vector<int> ranks;
+  for (const auto& worker : workers_) {
+    if (!worker->report.ended) ranks.push_back(worker->report.rank);
+  }
+  return ranks;
+}
+
+void Supervisor::EndLeftProcesses() {
+  std::vector<pid_t> groups;
+  for (const auto& worker : workers_) {
+    const WorkerReport& report = worker->report;
+    if (report.ended && report.left_processes) groups.push_back(report.pid);
+  }
+  const auto gone = [](pid_t group) { return kill(-group, 0) != 0; };
+  for (const int signal : {SIGTERM, SIGKILL}) {
+    for (const pid_t group : groups) kill(-group, signal);
+    // Those that heed SIGTERM do so at once.
+    const absl::Duration patience =
+        kill_sent_ ? absl::ZeroDuration()
+                   : std::min(options_.kill_wait, absl::Seconds(2));
+    const absl::Duration until = Monotonic() + patience;
+    do {
+      groups.erase(std::remove_if(groups.begin(), groups.end(), gone),
+                   groups.end());
+      if (groups.empty()) return;
+      absl::SleepFor(absl::Milliseconds(10));
+    } while (Monotonic() < until);
+  }
+}
+
+}  // namespace
+
+void Judge(Outcome* outcome) {
+  const std::vector<WorkerReport>& workers = outcome->workers;
+  const auto code_of = [&](int index) {
+    return ExitCodeOfWaitStatus(workers[index].wait_status);
+  };
+  const auto failed = [&](int index) {
+    const int code = code_of(index);
+    return code != kOk && code != kStopped;
+  };
+  const auto first = [&](const auto& is) {
+    for (const int index : outcome->order) {
+      if (is(index)) return index;
+    }
+    return -1;
+  };
+  int root = first([&](int index) {
+    return failed(index) && code_of(index) != kPeer &&
+           !workers[index].signalled;
+  });
+  const bool stopped_from_outside = outcome->reason == StopReason::kSignal ||
+                                    outcome->reason == StopReason::kTimeout ||
+                                    outcome->reason == StopReason::kInitTimeout;
+  bool left_early = false;
+  if (root == -1 && !stopped_from_outside) {
+    root = first([&](int index) {
+      return code_of(index) == kOk && workers[index].hello &&
+             !workers[index].bye;
+    });
+    left_early = root != -1;
+  }
+  if (root == -1 && outcome->reason != StopReason::kTimeout &&
+      outcome->reason != StopReason::kInitTimeout) {
+    // Not what SIGTERM and SIGKILL do to a program that does not catch them.
+    // Told to stop, only our own workers' codes say more than that.
+    root = first([&](int index) {
+      const int code = code_of(index);
+      return failed(index) && code != kPeer && code != kSignalBase + SIGTERM &&
+             code != kSignalBase + SIGKILL &&
+             (outcome->reason != StopReason::kSignal ||
+              (workers[index].hello && code < kSignalBase));
+    });
+  }
+  if (root == -1 && !stopped_from_outside) {
+    root = first([&](int index) { return code_of(index) == kPeer; });
+  }
+  outcome->root_cause = root == -1 ? -1 : workers[root].rank;
+  if (root != -1) {
+    outcome->exit_code = left_early ? kOther : code_of(root);
+    return;
+  }
+  if (outcome->reason == StopReason::kTimeout ||
+      outcome->reason == StopReason::kInitTimeout) {
+    outcome->exit_code = kTimeout;
+    return;
+  }
+  bool all_clean = outcome->order.size() == workers.size();
+  bool any_stopped = false;
+  for (const int index : outcome->order) {
+    all_clean &= !failed(index);
+    any_stopped |= code_of(index) == kStopped;
+  }
+  if (all_clean) {
+    outcome->exit_code = any_stopped ? kStopped : kOk;
+  } else {
+    outcome->exit_code = outcome->reason == StopReason::kSignal
+                             ? kSignalBase + outcome->signal
+                             : kOther;
+  }
+}
+
+absl::StatusOr<Outcome> Supervise(const std::vector<WorkerSpec>& workers,
+                                  const SupervisorOptions& options,
+                                  Observer* observer) {
+  Supervisor supervisor(options, observer);
+  for (const WorkerSpec& worker : workers) {
+    MIR_RETURN_IF_ERROR(supervisor.Start(worker));
+  }
+  return supervisor.Run();
+}
+
+}  // namespace mir::launch
