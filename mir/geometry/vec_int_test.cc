@@ -1,0 +1,133 @@
+#include "mir/geometry/vec_int.h"
+
+#include <ATen/CPUGeneratorImpl.h>
+#include <ATen/TensorOperators.h>
+#include <ATen/ops/arange.h>
+#include <ATen/ops/full.h>
+#include <ATen/ops/rand.h>
+#include <ATen/ops/zeros.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <limits>
+#include <vector>
+
+#include "mir/precision/autocast.h"
+#include "mir/precision/precision.h"
+#include "mir/testing/gradient_check.h"
+#include "mir/testing/tensor_matchers.h"
+
+namespace mir::geometry {
+namespace {
+
+using ::mir::testing::AllClose;
+using ::mir::testing::GradientError;
+using ::mir::testing::TensorEq;
+using ::testing::HasSubstr;
+using ::testing::ThrowsMessage;
+
+at::Tensor Rand(at::IntArrayRef sizes, uint64_t seed,
+                at::ScalarType dtype = at::kFloat) {
+  return at::rand(sizes, at::detail::createCPUGenerator(seed),
+                  at::TensorOptions(dtype));
+}
+
+TEST(VecIntTest, NoStepsReturnTheVelocity) {
+  const at::Tensor velocity = Rand({1, 2, 5, 6}, 1);
+  EXPECT_THAT(VecInt(velocity, 0), TensorEq(velocity));
+}
+
+TEST(VecIntTest, ZeroStaysZero) {
+  const at::Tensor velocity = at::zeros({2, 3, 4, 5, 6});
+  EXPECT_THAT(VecInt(velocity), TensorEq(velocity));
+}
+
+TEST(VecIntTest, OneStepByHand) {
+  // Half of it is (1, 0.5, 0.5), which is read at 1, 1.5 and 2.5, the last
+  // half outside.
+  at::Tensor velocity = at::zeros({1, 2, 1, 3});
+  velocity[0][1][0][0] = 2;
+  velocity[0][1][0][1] = 1;
+  velocity[0][1][0][2] = 1;
+  at::Tensor expected = at::zeros({1, 2, 1, 3});
+  expected[0][1][0][0] = 1 + 0.5;
+  expected[0][1][0][1] = 0.5 + 0.5;
+  expected[0][1][0][2] = 0.5 + 0.25;
+  EXPECT_THAT(VecInt(velocity, 1), TensorEq(expected));
+}
+
+TEST(VecIntTest, LinearVelocityGrowsExponentially) {
+  // dx/dt = a (x - c) moves x to c + (x - c) exp(a), within the volume: with
+  // a < 0 nothing leaves it. Linear fields are interpolated without error.
+  const double a = -0.7, c = 10;
+  const at::Tensor from_centre = at::arange(21, at::kDouble) - c;
+  at::Tensor velocity = at::zeros({1, 2, 3, 21}, at::kDouble);
+  velocity.select(1, 1).copy_(a * from_centre);
+  const at::Tensor displacement = VecInt(velocity, 16);
+  // Scaling and squaring takes (1 + a / 2^16)^(2^16) for exp(a).
+  const double factor = std::exp(65536 * std::log1p(a / 65536));
+  EXPECT_NEAR(factor, std::exp(a), 1e-5);
+  EXPECT_THAT(displacement.select(1, 1)[0][1],
+              AllClose((factor - 1) * from_centre, 1e-12));
+  EXPECT_THAT(displacement.select(1, 0), TensorEq(velocity.select(1, 0)));
+}
+
+TEST(VecIntTest, MirCompatibleReadsWhereMirDoes) {
+  // Half of it is (1, 2, 4); of 3 voxels, v displaced by u is read at
+  // (v + u) * 3 / 2 - 0.5: at 1, 4 and 8.5.
+  at::Tensor velocity = at::zeros({1, 2, 1, 3});
+  at::Tensor expected = at::zeros({1, 2, 1, 3});
+  for (int64_t v = 0; v < 3; ++v) velocity[0][1][0][v] = 2 << v;
+  expected[0][1][0][0] = 1 + 2;
+  expected[0][1][0][1] = 2;
+  expected[0][1][0][2] = 4;
+  EXPECT_THAT(VecInt(velocity, 1, WarpConvention::kMirCompatible),
+              AllClose(expected, 4 * 1.2e-7));
+}
+
+TEST(VecIntTest, SixteenBitVelocitiesAreIntegratedInFloat32) {
+  const at::Tensor velocity =
+      (4 * Rand({1, 3, 6, 7, 8}, 1) - 2).to(at::kBFloat16);
+  const at::Tensor expected = VecInt(velocity.to(at::kFloat));
+  const precision::Autocast autocast(at::kCPU, precision::Precision::kBFloat16);
+  EXPECT_THAT(VecInt(velocity), TensorEq(expected));
+}
+
+TEST(VecIntTest, GradientIsTheDerivative) {
+  for (const WarpConvention convention :
+       {WarpConvention::kExact, WarpConvention::kMirCompatible}) {
+    EXPECT_LT(GradientError(
+                  [&](const std::vector<at::Tensor>& in) {
+                    return VecInt(in[0], 3, convention);
+                  },
+                  {4 * Rand({1, 3, 3, 4, 5}, 2, at::kDouble) - 2}),
+              1e-6);
+  }
+}
+
+TEST(VecIntTest, EmptyBatchIsEmpty) {
+  EXPECT_EQ(VecInt(at::zeros({0, 2, 5, 6})).sizes(),
+            at::IntArrayRef({0, 2, 5, 6}));
+}
+
+TEST(VecIntTest, SaysWhatWasWantedAndWhatCame) {
+  const at::Tensor velocity = at::zeros({1, 2, 5, 6});
+  EXPECT_THAT([&] { VecInt(velocity, -1); },
+              ThrowsMessage<c10::ValueError>(
+                  HasSubstr("wanted 0 to 32 steps, came -1")));
+  EXPECT_THAT([&] { VecInt(velocity, 33); },
+              ThrowsMessage<c10::ValueError>(HasSubstr("came 33")));
+  EXPECT_THAT(
+      [&] {
+        VecInt(at::zeros({1, 1, 5, 6}));
+      },
+      ThrowsMessage<c10::ValueError>(HasSubstr(
+          "VecInt: wanted velocity [N, 3, D, H, W] or [N, 2, H, W]")));
+  EXPECT_THAT(
+      [&] { VecInt(velocity + std::numeric_limits<float>::quiet_NaN()); },
+      ThrowsMessage<c10::ValueError>(HasSubstr("[0, 0, 0, 0] is nan")));
+}
+
+}  // namespace
+}  // namespace mir::geometry
