@@ -4,14 +4,18 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstring>
+#include <fstream>
 #include <memory>
 
 #include "absl/cleanup/cleanup.h"
 #include "absl/status/status.h"
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/string_view.h"
+#include "mir/base/status_macros.h"
 
 namespace mir::distributed {
 namespace {
@@ -63,8 +67,29 @@ absl::StatusOr<std::string> AddressTowards(const std::string& host, int port) {
       "this machine has no route to '", host, "': ", first_error.message()));
 }
 
-bool IsLoopback(const std::string& address) {
-  return absl::StartsWith(address, "127.") || address == "::1";
+absl::StatusOr<std::string> ListenAddress(bool one_machine,
+                                          const std::string& master_addr,
+                                          int master_port) {
+  if (one_machine) return std::string("127.0.0.1");
+  MIR_ASSIGN_OR_RETURN(const std::string address,
+                       AddressTowards(master_addr, master_port));
+  if (absl::StartsWith(address, "127.") || address == "::1") {
+    return absl::FailedPreconditionError(absl::StrCat(
+        "MASTER_ADDR=", master_addr, " is ", address,
+        " on this machine, where the ranks of other machines cannot reach it; "
+        "set GLOO_SOCKET_IFNAME to the interface that they can reach"));
+  }
+  return address;
+}
+
+std::string MachineId() {
+  std::string boot;
+  std::getline(std::ifstream("/proc/sys/kernel/random/boot_id"), boot);
+  char network[64] = "";
+  const ssize_t length =
+      readlink("/proc/self/ns/net", network, sizeof(network));
+  return absl::StrCat(boot, " ",
+                      absl::string_view(network, std::max<ssize_t>(length, 0)));
 }
 
 }  // namespace mir::distributed

@@ -10,7 +10,9 @@ namespace {
 
 using mir::testing::IsOkAndHolds;
 using mir::testing::StatusIs;
+using ::testing::AllOf;
 using ::testing::HasSubstr;
+using ::testing::MatchesRegex;
 
 TEST(AddressTowardsTest, ThisMachineIsReachedThroughLoopback) {
   EXPECT_THAT(AddressTowards("127.0.0.1", 1234), IsOkAndHolds("127.0.0.1"));
@@ -29,11 +31,21 @@ TEST(AddressTowardsTest, NamesAHostWithoutARoute) {
                        HasSubstr("no route to '255.255.255.255'")));
 }
 
-TEST(IsLoopbackTest, KnowsBothFamilies) {
-  EXPECT_TRUE(IsLoopback("127.0.1.1"));
-  EXPECT_TRUE(IsLoopback("::1"));
-  EXPECT_FALSE(IsLoopback("10.9.0.1"));
-  EXPECT_FALSE(IsLoopback("fe80::1"));
+TEST(ListenAddressTest, RanksOfOneMachineUseLoopbackWhateverItsName) {
+  EXPECT_THAT(ListenAddress(true, "no-such-host.invalid", 1234),
+              IsOkAndHolds("127.0.0.1"));
+}
+
+TEST(ListenAddressTest, RanksOfSeveralMachinesMustNotUseLoopback) {
+  EXPECT_THAT(ListenAddress(false, "127.0.0.1", 1234),
+              StatusIs(absl::StatusCode::kFailedPrecondition,
+                       AllOf(HasSubstr("MASTER_ADDR=127.0.0.1"),
+                             HasSubstr("GLOO_SOCKET_IFNAME"))));
+}
+
+TEST(MachineIdTest, HasBothParts) {
+  EXPECT_THAT(MachineId(), MatchesRegex("[-0-9a-f]+ net:.*"));
+  EXPECT_EQ(MachineId(), MachineId());
 }
 
 }  // namespace

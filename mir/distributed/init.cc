@@ -19,6 +19,7 @@
 #include "mir/base/exit_status.h"
 #include "mir/base/status_macros.h"
 #include "mir/distributed/address.h"
+#include "mir/distributed/cuda_index.h"
 #include "mir/distributed/group.h"
 #include "mir/distributed/nccl.h"
 #include "mir/distributed/rendezvous.h"
@@ -56,15 +57,7 @@ absl::StatusOr<at::Device> ChooseDevice(DeviceKind kind,
                     "without CUDA; build it with --config=cuda, or use the "
                     "CPU");
   }
-  // A scheduler may show each process a device of its own.
-  const int index = count == 1 ? 0 : world.local_rank;
-  if (index >= count) {
-    return absl::FailedPreconditionError(absl::StrCat(
-        "rank ", world.rank, " wants the CUDA device LOCAL_RANK=",
-        world.local_rank, ", but only ", count,
-        " are visible; start as many processes on this machine as it has "
-        "devices"));
-  }
+  MIR_ASSIGN_OR_RETURN(const int index, CudaIndex(world, count));
   const at::Device device(at::kCUDA, static_cast<at::DeviceIndex>(index));
   c10::impl::VirtualGuardImpl(at::kCUDA).setDevice(device);
   return device;
@@ -144,7 +137,7 @@ class StoreKeyValues : public KeyValues {
 
 // LibTorch alone binds the address of the machine's own name, which may not
 // resolve, or lead elsewhere than to the other machines.
-absl::Status ChooseAddress(const launch::World& world,
+absl::Status ChooseAddress(const launch::World& world, bool one_machine,
                            c10d::ProcessGroupGloo::Options& options) {
   if (launch::Has(launch::CurrentEnv(), "GLOO_SOCKET_IFNAME")) {
     options.devices =
@@ -152,31 +145,23 @@ absl::Status ChooseAddress(const launch::World& world,
             ->devices;
     return absl::OkStatus();
   }
-  std::string address = "127.0.0.1";
-  if (world.local_size < world.size) {
-    MIR_ASSIGN_OR_RETURN(address,
-                         AddressTowards(world.master_addr, world.master_port));
-    if (IsLoopback(address)) {
-      return absl::FailedPreconditionError(absl::StrCat(
-          "MASTER_ADDR=", world.master_addr, " is ", address,
-          " on this machine, where the ", world.size - world.local_size,
-          " ranks of other machines cannot reach it; set GLOO_SOCKET_IFNAME to "
-          "the interface that they can reach"));
-    }
-  }
+  MIR_ASSIGN_OR_RETURN(
+      const std::string address,
+      ListenAddress(one_machine, world.master_addr, world.master_port));
   options.devices = {c10d::ProcessGroupGloo::createDeviceForHostname(address)};
   return absl::OkStatus();
 }
 
 absl::StatusOr<std::shared_ptr<Group>> Connect(
-    const StorePointer& store, const launch::World& world, at::Device device,
-    absl::Duration timeout, absl::Duration collective_timeout) {
+    const StorePointer& store, const launch::World& world, bool one_machine,
+    at::Device device, absl::Duration timeout,
+    absl::Duration collective_timeout) {
   auto group = std::make_shared<Group>();
   group->store = store;
   try {
     auto options =
         c10d::ProcessGroupGloo::Options::create(Milliseconds(timeout));
-    MIR_RETURN_IF_ERROR(ChooseAddress(world, *options));
+    MIR_RETURN_IF_ERROR(ChooseAddress(world, one_machine, *options));
     group->processes =
         c10::make_intrusive<c10d::ProcessGroup>(store, world.rank, world.size);
     c10d::ProcessGroup& processes = *group->processes;
@@ -209,14 +194,16 @@ absl::StatusOr<Context> Join(const InitOptions& options, at::Device device,
       absl::StrCat("mir", world.generation), store);
   StoreKeyValues key_values(attempt);
   MIR_ASSIGN_OR_RETURN(
-      const std::string prefix,
-      Meet(key_values, {world.rank, world.size, options.fingerprint},
+      const Meeting meeting,
+      Meet(key_values,
+           {world.rank, world.size, options.fingerprint, MachineId()},
            deadline - absl::Now()));
   Context context{world, device, nullptr};
   MIR_ASSIGN_OR_RETURN(
       context.group,
-      Connect(c10::make_intrusive<c10d::PrefixStore>(prefix, attempt), world,
-              device, deadline - absl::Now(), options.collective_timeout));
+      Connect(c10::make_intrusive<c10d::PrefixStore>(meeting.prefix, attempt),
+              world, meeting.one_machine, device, deadline - absl::Now(),
+              options.collective_timeout));
   return context;
 }
 

@@ -31,14 +31,16 @@ class Pause {
 };
 
 std::string Pack(const Identity& identity) {
-  return absl::StrCat(identity.world_size, "\n", identity.fingerprint);
+  return absl::StrCat(identity.world_size, "\n", identity.machine, "\n",
+                      identity.fingerprint);
 }
 
 Identity Unpack(int rank, const std::string& text) {
-  const std::pair<std::string, std::string> parts =
-      absl::StrSplit(text, absl::MaxSplits('\n', 1));
-  Identity identity{rank, 0, parts.second};
-  (void)absl::SimpleAtoi(parts.first, &identity.world_size);
+  std::vector<std::string> parts =
+      absl::StrSplit(text, absl::MaxSplits('\n', 2));
+  parts.resize(3);
+  Identity identity{rank, 0, parts[2], parts[1]};
+  (void)absl::SimpleAtoi(parts[0], &identity.world_size);
   return identity;
 }
 
@@ -85,16 +87,20 @@ std::string MissingMessage(const std::vector<int>& missing, int world_size,
 }
 
 // A verdict is a letter and a message.
-constexpr char kAgreed = 'A';
+constexpr char kOneMachine = 'O';
+constexpr char kSeveralMachines = 'S';
 constexpr char kDisagreed = 'D';
 constexpr char kMissing = 'M';
 
-absl::Status StatusOf(const std::string& verdict) {
-  const std::string message =
-      verdict.substr(std::min<size_t>(1, verdict.size()));
-  if (verdict[0] == kAgreed) return absl::OkStatus();
-  return verdict[0] == kMissing ? absl::DeadlineExceededError(message)
-                                : absl::FailedPreconditionError(message);
+absl::StatusOr<Meeting> Read(const std::string& verdict,
+                             const std::string& prefix) {
+  const char kind = verdict.empty() ? kDisagreed : verdict[0];
+  if (kind == kOneMachine || kind == kSeveralMachines) {
+    return Meeting{prefix, kind == kOneMachine};
+  }
+  const std::string message = verdict.empty() ? "" : verdict.substr(1);
+  if (kind == kMissing) return absl::DeadlineExceededError(message);
+  return absl::FailedPreconditionError(message);
 }
 
 // Rank 0's side: its judgement once all are there, or once it is clear that
@@ -104,7 +110,8 @@ absl::StatusOr<std::string> Judge(KeyValues& store, const Identity& self,
                                   absl::Duration timeout) {
   const absl::Time deadline = absl::Now() + timeout;
   int64_t answered = 0;
-  int next = 1;  // All ranks below are there and agree.
+  int next = 1;  // All ranks below are there.
+  bool one_machine = true;
   for (Pause pause;; pause.Wait()) {
     MIR_ASSIGN_OR_RETURN(const int64_t tickets, store.Add("tickets", 0));
     while (answered < tickets) {
@@ -116,6 +123,7 @@ absl::StatusOr<std::string> Judge(KeyValues& store, const Identity& self,
       MIR_ASSIGN_OR_RETURN(const absl::optional<std::string> peer,
                            store.Find(PeerKey(prefix, next)));
       if (!peer.has_value()) break;
+      one_machine &= Unpack(next, *peer).machine == self.machine;
     }
     MIR_ASSIGN_OR_RETURN(const absl::optional<std::string> complaint,
                          store.Find(prefix + "complaint"));
@@ -125,7 +133,9 @@ absl::StatusOr<std::string> Judge(KeyValues& store, const Identity& self,
       return std::string(1, kDisagreed) +
              "two processes with rank 0 came to the same store";
     }
-    if (next == self.world_size) return std::string(1, kAgreed);
+    if (next == self.world_size) {
+      return std::string(1, one_machine ? kOneMachine : kSeveralMachines);
+    }
     if (absl::Now() > deadline) {
       MIR_ASSIGN_OR_RETURN(const std::vector<int> missing,
                            MissingRanks(store, prefix, self.world_size));
@@ -134,22 +144,23 @@ absl::StatusOr<std::string> Judge(KeyValues& store, const Identity& self,
   }
 }
 
-absl::StatusOr<std::string> MeetAsFirst(KeyValues& store, const Identity& self,
-                                        absl::Duration timeout) {
+absl::StatusOr<Meeting> MeetAsFirst(KeyValues& store, const Identity& self,
+                                    absl::Duration timeout) {
   MIR_ASSIGN_OR_RETURN(const int64_t meeting, store.Add("meetings", 1));
   const std::string prefix = absl::StrCat("meeting", meeting, "/");
   MIR_RETURN_IF_ERROR(store.Set(PeerKey(prefix, 0), Pack(self)));
   MIR_ASSIGN_OR_RETURN(const std::string verdict,
                        Judge(store, self, meeting, prefix, timeout));
   MIR_RETURN_IF_ERROR(store.Set(prefix + "verdict", verdict));
-  if (verdict[0] == kAgreed) return prefix;
+  absl::StatusOr<Meeting> result = Read(verdict, prefix);
+  if (result.ok()) return result;
   const absl::Time leave = absl::Now() + kLinger;
   for (Pause pause; absl::Now() < leave; pause.Wait()) {
     MIR_ASSIGN_OR_RETURN(const int64_t came, store.Add(prefix + "came", 0));
     MIR_ASSIGN_OR_RETURN(const int64_t read, store.Add(prefix + "read", 0));
     if (read >= came) break;
   }
-  return StatusOf(verdict);
+  return result;
 }
 
 // The value of `key`, or nullopt if it is not there by `deadline`.
@@ -162,8 +173,8 @@ absl::StatusOr<absl::optional<std::string>> WaitFor(KeyValues& store,
   }
 }
 
-absl::StatusOr<std::string> MeetAsOther(KeyValues& store, const Identity& self,
-                                        absl::Duration timeout) {
+absl::StatusOr<Meeting> MeetAsOther(KeyValues& store, const Identity& self,
+                                    absl::Duration timeout) {
   const absl::Time deadline = absl::Now() + timeout;
   MIR_ASSIGN_OR_RETURN(const int64_t ticket, store.Add("tickets", 1));
   MIR_ASSIGN_OR_RETURN(
@@ -203,14 +214,13 @@ absl::StatusOr<std::string> MeetAsOther(KeyValues& store, const Identity& self,
         MissingMessage(missing, self.world_size, timeout));
   }
   MIR_RETURN_IF_ERROR(store.Add(prefix + "read", 1).status());
-  MIR_RETURN_IF_ERROR(StatusOf(*verdict));
-  return prefix;
+  return Read(*verdict, prefix);
 }
 
 }  // namespace
 
-absl::StatusOr<std::string> Meet(KeyValues& store, const Identity& self,
-                                 absl::Duration timeout) {
+absl::StatusOr<Meeting> Meet(KeyValues& store, const Identity& self,
+                             absl::Duration timeout) {
   return self.rank == 0 ? MeetAsFirst(store, self, timeout)
                         : MeetAsOther(store, self, timeout);
 }

@@ -31,19 +31,26 @@ struct Identity {
   int rank = 0;
   int world_size = 1;
   std::string fingerprint;  // Must be the same on all ranks.
+  std::string machine;      // Ranks with the same share a loopback interface.
 };
 
-// Waits until all ranks are there, and compares what they bring. Returns a
-// prefix for the store's keys that these ranks share and no earlier meeting in
-// the same store had: rank 0 numbers the meetings, since torchrun's agents do
-// not count restarts alike (each counts its own), and answers the others, who
-// draw numbered tickets.
+// What all ranks then know.
+struct Meeting {
+  // For the store's keys: these ranks share it, and no earlier meeting in the
+  // same store had it.
+  std::string prefix;
+  bool one_machine = false;  // All have the same `machine`.
+};
+
+// Waits until all ranks are there, and compares what they bring. Rank 0 numbers
+// the meetings of a store, since torchrun's agents do not count restarts alike
+// (each counts its own), and answers the others, who draw numbered tickets.
 //
 // Errors: FAILED_PRECONDITION where two ranks differ in world_size or
 // fingerprint, naming both, or where two have the same number;
 // DEADLINE_EXCEEDED with the numbers of the ranks that did not come.
-absl::StatusOr<std::string> Meet(KeyValues& store, const Identity& self,
-                                 absl::Duration timeout);
+absl::StatusOr<Meeting> Meet(KeyValues& store, const Identity& self,
+                             absl::Duration timeout);
 
 }  // namespace mir::distributed
 

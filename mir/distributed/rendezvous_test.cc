@@ -45,10 +45,10 @@ class MemoryStore : public KeyValues {
 };
 
 // Each identity on a thread of its own.
-std::vector<absl::StatusOr<std::string>> MeetAll(
+std::vector<absl::StatusOr<Meeting>> MeetAll(
     KeyValues& store, const std::vector<Identity>& identities,
     absl::Duration timeout = absl::Seconds(20)) {
-  std::vector<absl::StatusOr<std::string>> results(
+  std::vector<absl::StatusOr<Meeting>> results(
       identities.size(), absl::UnknownError("did not end"));
   std::vector<std::thread> threads;
   for (size_t i = 0; i < identities.size(); ++i) {
@@ -62,26 +62,41 @@ std::vector<absl::StatusOr<std::string>> MeetAll(
 
 TEST(MeetTest, AllRanksGetTheSamePrefixAndTheNextMeetingAnother) {
   MemoryStore store;
-  const std::vector<Identity> ranks = {{0, 3, "x"}, {1, 3, "x"}, {2, 3, "x"}};
+  const std::vector<Identity> ranks = {
+      {0, 3, "x", ""}, {1, 3, "x", ""}, {2, 3, "x", ""}};
   std::string earlier;
   for (int attempt = 0; attempt < 3; ++attempt) {
     const auto results = MeetAll(store, ranks);
     for (const auto& result : results) {
       ASSERT_THAT(result, IsOk());
-      EXPECT_EQ(*result, *results[0]);
+      EXPECT_EQ(result->prefix, results[0]->prefix);
     }
-    EXPECT_NE(*results[0], earlier);
-    earlier = *results[0];
+    EXPECT_NE(results[0]->prefix, earlier);
+    earlier = results[0]->prefix;
+  }
+}
+
+TEST(MeetTest, AllRanksKnowWhetherTheyAreOnOneMachine) {
+  MemoryStore store;
+  for (const auto& result :
+       MeetAll(store, {{0, 3, "", "a"}, {1, 3, "", "a"}, {2, 3, "", "a"}})) {
+    ASSERT_THAT(result, IsOk());
+    EXPECT_TRUE(result->one_machine);
+  }
+  for (const auto& result :
+       MeetAll(store, {{0, 3, "", "a"}, {1, 3, "", "a"}, {2, 3, "", "b"}})) {
+    ASSERT_THAT(result, IsOk());
+    EXPECT_FALSE(result->one_machine);
   }
 }
 
 TEST(MeetTest, KeysOfAnAttemptThatFailedAreNotRead) {
   MemoryStore store;
   // Rank 1 came alone, took a ticket and died.
-  EXPECT_THAT(Meet(store, {1, 2, ""}, absl::Milliseconds(20)).status(),
+  EXPECT_THAT(Meet(store, {1, 2, "", ""}, absl::Milliseconds(20)).status(),
               StatusIs(absl::StatusCode::kDeadlineExceeded,
                        HasSubstr("rank 0 of 2 was not there")));
-  for (const auto& result : MeetAll(store, {{0, 2, ""}, {1, 2, ""}})) {
+  for (const auto& result : MeetAll(store, {{0, 2, "", ""}, {1, 2, "", ""}})) {
     EXPECT_THAT(result, IsOk());
   }
 }
@@ -89,8 +104,8 @@ TEST(MeetTest, KeysOfAnAttemptThatFailedAreNotRead) {
 TEST(MeetTest, NamesTheRanksThatDoNotCome) {
   MemoryStore store;
   const absl::Time start = absl::Now();
-  for (const auto& result :
-       MeetAll(store, {{0, 4, ""}, {2, 4, ""}}, absl::Milliseconds(200))) {
+  for (const auto& result : MeetAll(store, {{0, 4, "", ""}, {2, 4, "", ""}},
+                                    absl::Milliseconds(200))) {
     EXPECT_THAT(result.status(),
                 StatusIs(absl::StatusCode::kDeadlineExceeded,
                          AllOf(HasSubstr("ranks 1, 3 of 4 were not there"),
@@ -104,7 +119,7 @@ TEST(MeetTest, NamesBothSidesOfADisagreement) {
   {
     MemoryStore store;
     for (const auto& result :
-         MeetAll(store, {{0, 2, ""}, {1, 3, ""}, {2, 3, ""}})) {
+         MeetAll(store, {{0, 2, "", ""}, {1, 3, "", ""}, {2, 3, "", ""}})) {
       EXPECT_THAT(result.status(),
                   StatusIs(code, AllOf(HasSubstr("rank 0 was started as one of "
                                                  "2"),
@@ -113,8 +128,9 @@ TEST(MeetTest, NamesBothSidesOfADisagreement) {
   }
   {
     MemoryStore store;
-    for (const auto& result : MeetAll(
-             store, {{0, 3, "--lr 1"}, {1, 3, "--lr 1"}, {2, 3, "--lr 2"}})) {
+    for (const auto& result : MeetAll(store, {{0, 3, "--lr 1", ""},
+                                              {1, 3, "--lr 1", ""},
+                                              {2, 3, "--lr 2", ""}})) {
       EXPECT_THAT(result.status(),
                   StatusIs(code, AllOf(HasSubstr("rank 0 has '--lr 1'"),
                                        HasSubstr("rank 2 has '--lr 2'"))));
@@ -127,8 +143,9 @@ TEST(MeetTest, NoticesARankThatIsThereTwice) {
   {
     MemoryStore store;
     int told = 0;
-    for (const auto& result : MeetAll(
-             store, {{0, 3, ""}, {1, 3, ""}, {1, 3, ""}}, absl::Seconds(5))) {
+    for (const auto& result :
+         MeetAll(store, {{0, 3, "", ""}, {1, 3, "", ""}, {1, 3, "", ""}},
+                 absl::Seconds(5))) {
       EXPECT_THAT(result.status(),
                   StatusIs(code, HasSubstr("two processes were started as rank "
                                            "1 of 3")));
@@ -142,7 +159,7 @@ TEST(MeetTest, NoticesARankThatIsThereTwice) {
       absl::SleepFor(absl::Milliseconds(50));
       ASSERT_THAT(store.Add("meetings", 1), IsOk());  // As a rank 0 does.
     });
-    EXPECT_THAT(Meet(store, {0, 2, ""}, absl::Seconds(20)).status(),
+    EXPECT_THAT(Meet(store, {0, 2, "", ""}, absl::Seconds(20)).status(),
                 StatusIs(code, HasSubstr("two processes with rank 0")));
     second.join();
   }
@@ -155,7 +172,7 @@ TEST(MeetTest, PassesTheStoresErrorsOn) {
     }
   } store;
   for (const int rank : {0, 1}) {
-    EXPECT_THAT(Meet(store, {rank, 2, ""}, absl::Seconds(5)).status(),
+    EXPECT_THAT(Meet(store, {rank, 2, "", ""}, absl::Seconds(5)).status(),
                 StatusIs(absl::StatusCode::kUnavailable, "gone"));
   }
 }
