@@ -226,13 +226,14 @@ absl::StatusOr<GoldenSet> GoldenSet::Open(const std::string& folder) {
                        ReadTable(root / "models.tsv",
                                  {"id", "parameters", "state_dict_entries"}));
   for (const Row& row : models) {
-    GoldenModel& model = set.models_[row.at("id")];
+    const std::string name = absl::StrCat(row.at("id"), "@published");
+    GoldenModel& model = set.models_[name];
     if (!absl::SimpleAtoi(row.at("parameters"), &model.parameters) ||
         !absl::SimpleAtoi(row.at("state_dict_entries"), &model.entries)) {
       return Malformed(root / "models.tsv",
                        absl::StrCat("not a number: line of ", row.at("id")));
     }
-    listed.insert(absl::StrCat(row.at("id"), "@published"));
+    listed.insert(name);
   }
   set.listed_.assign(listed.begin(), listed.end());
 
@@ -275,6 +276,9 @@ absl::StatusOr<GoldenCase> GoldenSet::Read(const std::string& name) const {
   }
   if (const auto found = figures_.find(name); found != figures_.end()) {
     result.figures = found->second;
+  }
+  if (const auto found = models_.find(name); found != models_.end()) {
+    result.published = found->second;
   }
   return result;
 }

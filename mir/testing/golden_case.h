@@ -55,6 +55,7 @@ struct GoldenCase {
   std::vector<GoldenEntry> manifest;  // Empty where there is no state.
   std::vector<GoldenParameterGradient> parameter_gradients;
   std::map<std::string, GoldenFigure> figures;  // By key of `tensors`.
+  absl::optional<GoldenModel> published;        // Of a published layout.
 
   // The tensor of that key; undefined where the case has none.
   at::Tensor Find(const std::string& key) const;
@@ -74,8 +75,6 @@ class GoldenSet {
   const std::vector<std::string>& present() const { return present_; }
   // The cases that cases.tsv and models.tsv list, present or not, sorted.
   const std::vector<std::string>& listed() const { return listed_; }
-  // models.tsv, by id.
-  const std::map<std::string, GoldenModel>& models() const { return models_; }
 
   absl::StatusOr<GoldenCase> Read(const std::string& name) const;
 
@@ -83,7 +82,7 @@ class GoldenSet {
   std::string folder_;
   uint64_t seed_ = 0;
   std::vector<std::string> present_, listed_;
-  std::map<std::string, GoldenModel> models_;
+  std::map<std::string, GoldenModel> models_;  // By name of the case.
   // By case, then by key.
   std::map<std::string, std::map<std::string, GoldenFigure>> figures_;
 };
