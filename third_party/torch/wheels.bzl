@@ -36,14 +36,19 @@ def unpack_wheels(ctx, what, requirements, rules):
 
     Args:
       ctx: the repository context.
-      what: for the line that says what is going on, as it takes minutes.
+      what: named in messages.
       requirements: lines of a pip requirements file, with their hashes.
       rules: {prefix in the wheel: what to put in its place}; a prefix that no
         wheel has is an error.
     """
     ctx.file("requirements.txt", "\n".join(requirements) + "\n")
     ctx.file("unpack.py", _UNPACK)
-    print("downloading %s with pip" % what)  # buildifier: disable=print
+
+    # It takes minutes, so say so; print() would say it again in later builds.
+    ctx.execute(
+        ["printf", "%12s %s with pip\\n", "Downloading", what],
+        quiet = False,
+    )
     result = ctx.execute(
         [
             "python3",
