@@ -1,0 +1,54 @@
+#include "mir/geometry/jacobian.h"
+
+#include <ATen/TensorOperators.h>
+#include <ATen/core/Tensor.h>
+#include <ATen/ops/cat.h>
+#include <ATen/ops/zeros_like.h>
+
+#include <cstdint>
+
+#include "mir/geometry/displacement_check.h"
+#include "mir/precision/fp32_region.h"
+
+namespace mir::geometry {
+namespace {
+
+// The derivative of `values` along dimension `dim`.
+at::Tensor Derivative(const at::Tensor& values, int64_t dim) {
+  const int64_t size = values.size(dim);
+  if (size == 1) return at::zeros_like(values);
+  const auto difference = [&](int64_t from, int64_t to, int64_t length) {
+    return values.narrow(dim, to, length) - values.narrow(dim, from, length);
+  };
+  const at::Tensor first = difference(0, 1, 1);
+  const at::Tensor last = difference(size - 2, size - 1, 1);
+  if (size == 2) return at::cat({first, last}, dim);
+  return at::cat({first, difference(0, 2, size - 2) * 0.5, last}, dim);
+}
+
+}  // namespace
+
+at::Tensor JacobianDeterminant(const at::Tensor& displacement) {
+  CheckDisplacement("JacobianDeterminant", "displacement", displacement);
+  const precision::Fp32Region fp32;
+  const at::Tensor field = precision::ToComputeType(displacement);
+  // Row i, column j: the derivative of axis i's coordinate along axis j.
+  const auto entry = [&](int64_t i, int64_t j) {
+    const at::Tensor derivative =
+        Derivative(field.select(/*dim=*/1, i), /*dim=*/1 + j);
+    return i == j ? derivative + 1 : derivative;
+  };
+  // The minor of row 0 and column `j`, of a volume.
+  const auto minor = [&](int64_t j) {
+    const int64_t left = j == 0 ? 1 : 0;
+    const int64_t right = j == 2 ? 1 : 2;
+    return entry(1, left) * entry(2, right) - entry(1, right) * entry(2, left);
+  };
+  if (displacement.dim() == 4) {
+    return entry(0, 0) * entry(1, 1) - entry(0, 1) * entry(1, 0);
+  }
+  return entry(0, 0) * minor(0) - entry(0, 1) * minor(1) +
+         entry(0, 2) * minor(2);
+}
+
+}  // namespace mir::geometry

@@ -1,0 +1,121 @@
+#include "mir/geometry/jacobian.h"
+
+#include <ATen/CPUGeneratorImpl.h>
+#include <ATen/TensorOperators.h>
+#include <ATen/ops/arange.h>
+#include <ATen/ops/full.h>
+#include <ATen/ops/meshgrid.h>
+#include <ATen/ops/ones.h>
+#include <ATen/ops/rand.h>
+#include <ATen/ops/stack.h>
+#include <ATen/ops/tensor.h>
+#include <ATen/ops/zeros.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <vector>
+
+#include "mir/testing/gradient_check.h"
+#include "mir/testing/tensor_matchers.h"
+
+namespace mir::geometry {
+namespace {
+
+using ::mir::testing::AllClose;
+using ::mir::testing::GradientError;
+using ::mir::testing::TensorEq;
+using ::testing::HasSubstr;
+using ::testing::ThrowsMessage;
+
+at::Tensor Rand(at::IntArrayRef sizes, uint64_t seed) {
+  return at::rand(sizes, at::detail::createCPUGenerator(seed),
+                  at::TensorOptions(at::kDouble));
+}
+
+// The displacement u(x) = matrix * x.
+at::Tensor Linear(const at::Tensor& matrix, at::IntArrayRef sizes) {
+  std::vector<at::Tensor> axes;
+  for (const int64_t size : sizes) {
+    axes.push_back(at::arange(size, at::kDouble));
+  }
+  const at::Tensor voxels = at::stack(at::meshgrid(axes, "ij"));
+  std::vector<int64_t> field_sizes = {1, static_cast<int64_t>(sizes.size())};
+  field_sizes.insert(field_sizes.end(), sizes.begin(), sizes.end());
+  return matrix.mm(voxels.flatten(1)).view(field_sizes);
+}
+
+TEST(JacobianDeterminantTest, ZeroDisplacementGivesExactlyOne) {
+  for (const at::ScalarType dtype :
+       {at::kHalf, at::kBFloat16, at::kFloat, at::kDouble}) {
+    const at::ScalarType returned =
+        dtype == at::kDouble ? at::kDouble : at::kFloat;
+    EXPECT_THAT(JacobianDeterminant(at::zeros({2, 3, 4, 5, 6}, dtype)),
+                TensorEq(at::ones({2, 4, 5, 6}, returned)));
+    EXPECT_THAT(JacobianDeterminant(at::zeros({2, 2, 5, 6}, dtype)),
+                TensorEq(at::ones({2, 5, 6}, returned)));
+  }
+}
+
+TEST(JacobianDeterminantTest, LinearDisplacementHasItsMatrixsDeterminant) {
+  // det(I + M), by hand: 1.5 * (2 * 0.75 - 0.5 * 0.25)
+  //   - 0.25 * (0 * 0.75 - 0.5 * 1) + (-1) * (0 * 0.25 - 2 * 1).
+  const at::Tensor matrix =
+      at::tensor({0.5, 0.25, -1.0, 0.0, 1.0, 0.5, 1.0, 0.25, -0.25},
+                 at::kDouble)
+          .view({3, 3});
+  EXPECT_THAT(JacobianDeterminant(Linear(matrix, {4, 5, 6})),
+              AllClose(at::full({1, 4, 5, 6}, 4.1875, at::kDouble), 1e-14));
+  const at::Tensor matrix_2d =
+      at::tensor({0.5, 0.25, -1.0, 1.0}, at::kDouble).view({2, 2});
+  EXPECT_THAT(
+      JacobianDeterminant(Linear(matrix_2d, {5, 6})),
+      AllClose(at::full({1, 5, 6}, 1.5 * 2 + 0.25, at::kDouble), 1e-14));
+}
+
+TEST(JacobianDeterminantTest, DifferencesAreCentralInsideAndOneSidedAtFaces) {
+  at::Tensor field = at::zeros({1, 2, 1, 5});
+  field.select(1, 1).copy_(
+      at::tensor({0., 1., 4., 9., 7.}, at::kFloat).view({1, 1, 5}));
+  EXPECT_THAT(JacobianDeterminant(field).flatten(),
+              TensorEq(at::tensor({2., 3., 5., 2.5, -1.}, at::kFloat)));
+}
+
+TEST(JacobianDeterminantTest, ShortAxes) {
+  at::Tensor field = at::zeros({1, 2, 1, 2});
+  field[0][0] = 7;
+  field[0][1][0][1] = 3;
+  EXPECT_THAT(JacobianDeterminant(field).flatten(),
+              TensorEq(at::tensor({4., 4.}, at::kFloat)));
+}
+
+TEST(JacobianDeterminantTest, GradientIsTheDerivative) {
+  EXPECT_LT(GradientError(
+                [](const std::vector<at::Tensor>& in) {
+                  return JacobianDeterminant(in[0]);
+                },
+                {Rand({2, 3, 3, 4, 5}, 1)}),
+            1e-7);
+}
+
+TEST(JacobianDeterminantTest, EmptyBatchIsEmpty) {
+  EXPECT_EQ(JacobianDeterminant(at::zeros({0, 3, 4, 5, 6})).sizes(),
+            at::IntArrayRef({0, 4, 5, 6}));
+}
+
+TEST(JacobianDeterminantTest, SaysWhatWasWantedAndWhatCame) {
+  EXPECT_THAT(
+      [] {
+        JacobianDeterminant(at::zeros({1, 4, 5, 6, 3}));
+      },
+      ThrowsMessage<c10::ValueError>(
+          HasSubstr("JacobianDeterminant: wanted displacement [N, 3, D, H, W] "
+                    "or [N, 2, H, W], came [1, 4, 5, 6, 3]")));
+  EXPECT_THAT(
+      [] {
+        JacobianDeterminant(at::zeros({1, 2, 5, 6}, at::kInt));
+      },
+      ThrowsMessage<c10::ValueError>(HasSubstr("came Int")));
+}
+
+}  // namespace
+}  // namespace mir::geometry
