@@ -39,7 +39,7 @@ class GoldenRun {
 
   // For a published layout: compares it, and the numbers of parameters and
   // entries with models.tsv.
-  void CheckPublished(const torch::nn::Module& module) const;
+  void CheckPublished(const torch::nn::Module& module);
 
   // Gives what was computed for `out/<name>`.
   void Out(const std::string& name, const at::Tensor& value);
@@ -54,7 +54,7 @@ class GoldenRun {
   const testing::GoldenCase& golden() const { return golden_; }
 
  private:
-  void CheckLayout(const torch::nn::Module& module) const;
+  void CheckLayout(const torch::nn::Module& module);
   void CheckGradients();
   void CheckParameterGradients() const;
   at::Tensor Output(const std::string& name) const;
@@ -63,6 +63,7 @@ class GoldenRun {
   const bool gradients_;
   std::vector<std::pair<std::string, at::Tensor>> inputs_, outputs_;
   std::shared_ptr<torch::nn::Module> module_;
+  bool layout_checked_ = false;
 };
 
 // Computes a case: takes inputs from the run and gives outputs to it.
