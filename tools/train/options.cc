@@ -1,0 +1,377 @@
+#include "tools/train/options.h"
+
+#include <algorithm>
+#include <functional>
+
+#include "absl/status/status.h"
+#include "absl/strings/ascii.h"
+#include "absl/strings/match.h"
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_replace.h"
+#include "absl/strings/str_split.h"
+#include "mir/base/status_macros.h"
+
+namespace mir::tools {
+namespace {
+
+using Kind = Processes::Kind;
+
+absl::StatusOr<int> ParseInt(absl::string_view text, int least, int most) {
+  int value = 0;
+  if (!absl::SimpleAtoi(text, &value) || value < least || value > most) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("wants a whole number from ", least, " to ", most));
+  }
+  return value;
+}
+
+constexpr int kMostProcesses = 4096;
+
+absl::Status SetProcesses(RunnerOptions& options, Processes processes) {
+  if (!options.processes.as_given.empty()) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("contradicts ", options.processes.as_given,
+                     "; give one of --gpus, --cpu-procs, --nproc-per-node"));
+  }
+  options.processes = std::move(processes);
+  return absl::OkStatus();
+}
+
+absl::Status SetGpus(RunnerOptions& options, const std::string& value) {
+  Processes processes;
+  processes.as_given = absl::StrCat("--gpus ", value);
+  if (value != "all") {
+    processes.kind = Kind::kGpus;
+    const absl::StatusOr<int> count = ParseInt(value, 1, kMostProcesses);
+    if (!count.ok()) {
+      return absl::InvalidArgumentError(absl::StrCat(
+          "wants a number from 1 to ", kMostProcesses, ", or all"));
+    }
+    processes.count = *count;
+  }
+  return SetProcesses(options, processes);
+}
+
+absl::Status SetCpuProcs(RunnerOptions& options, const std::string& value) {
+  Processes processes;
+  processes.kind = Kind::kCpu;
+  processes.as_given = absl::StrCat("--cpu-procs ", value);
+  MIR_ASSIGN_OR_RETURN(processes.count, ParseInt(value, 1, kMostProcesses));
+  return SetProcesses(options, processes);
+}
+
+absl::Status SetNprocPerNode(RunnerOptions& options, const std::string& value) {
+  Processes processes;
+  processes.as_given = absl::StrCat("--nproc-per-node ", value);
+  if (value == "gpu") {
+    processes.kind = Kind::kAllGpus;
+  } else if (value == "cpu") {
+    processes.kind = Kind::kAllCpus;
+  } else if (value == "auto") {
+    processes.kind = Kind::kGpuOrCpu;
+  } else {
+    processes.kind = Kind::kEither;
+    const absl::StatusOr<int> count = ParseInt(value, 1, kMostProcesses);
+    if (!count.ok()) {
+      return absl::InvalidArgumentError(absl::StrCat(
+          "wants a number from 1 to ", kMostProcesses, ", gpu, cpu or auto"));
+    }
+    processes.count = *count;
+  }
+  return SetProcesses(options, processes);
+}
+
+absl::Status SetConsole(RunnerOptions& options, const std::string& value) {
+  const absl::Status wanted = absl::InvalidArgumentError(
+      "wants rank0, all, none, or ranks such as 0,2-3");
+  options.console = ConsoleRanks();
+  options.console.ranges.clear();
+  if (value == "all") {
+    options.console.all = true;
+  } else if (value == "rank0") {
+    options.console.ranges = {{0, 0}};
+  } else if (value != "none") {
+    for (const absl::string_view part : absl::StrSplit(value, ',')) {
+      const std::vector<absl::string_view> ends =
+          absl::StrSplit(part, absl::MaxSplits('-', 1));
+      int first = 0;
+      int last = 0;
+      if (!absl::SimpleAtoi(ends.front(), &first) || first < 0 ||
+          !absl::SimpleAtoi(ends.back(), &last) || last < first) {
+        return wanted;
+      }
+      options.console.ranges.emplace_back(first, last);
+    }
+  }
+  return absl::OkStatus();
+}
+
+absl::Status SetColor(RunnerOptions& options, const std::string& value) {
+  if (value == "auto") {
+    options.color = ColorMode::kAuto;
+  } else if (value == "always") {
+    options.color = ColorMode::kAlways;
+  } else if (value == "never") {
+    options.color = ColorMode::kNever;
+  } else {
+    return absl::InvalidArgumentError("wants auto, always or never");
+  }
+  return absl::OkStatus();
+}
+
+absl::Status AddEnv(RunnerOptions& options, const std::string& value) {
+  const size_t equals = value.find('=');
+  if (equals == std::string::npos || equals == 0) {
+    return absl::InvalidArgumentError("wants NAME=VALUE");
+  }
+  options.env.emplace_back(value.substr(0, equals), value.substr(equals + 1));
+  return absl::OkStatus();
+}
+
+// Of a duration that may not be zero.
+absl::Status SetDuration(absl::Duration* duration, const std::string& value) {
+  MIR_ASSIGN_OR_RETURN(*duration, ParseDuration(value));
+  if (*duration == absl::ZeroDuration()) {
+    return absl::InvalidArgumentError("wants more than 0");
+  }
+  return absl::OkStatus();
+}
+
+struct Option {
+  const char* name;
+  const char* value;  // What it takes, for the help; null for a switch.
+  const char* help;
+  std::function<absl::Status(RunnerOptions&, const std::string&)> set;
+};
+
+const std::vector<Option>& Options() {
+  static const auto& options = *new std::vector<Option>{
+      {"model", "NAME", "The model to train; default voxelmorph.",
+       [](RunnerOptions& o, const std::string& v) {
+         o.model = v;
+         return absl::OkStatus();
+       }},
+      {"worker", "PATH", "A ready program to start instead of the model's.",
+       [](RunnerOptions& o, const std::string& v) {
+         o.worker = v;
+         return absl::OkStatus();
+       }},
+      {"gpus", "N|all",
+       "One process for each of N GPUs; default all that are visible.",
+       SetGpus},
+      {"cpu-procs", "N", "N processes on the CPU.", SetCpuProcs},
+      {"nproc-per-node", "N|gpu|cpu|auto",
+       "torchrun's: N processes, on GPUs where there are any, else on the CPU.",
+       SetNprocPerNode},
+      {"standalone", nullptr,
+       "torchrun's: one machine, a free port; so it is in any case.",
+       [](RunnerOptions&, const std::string&) { return absl::OkStatus(); }},
+      {"out", "DIR",
+       "Folder of the run, for its logs too; default a new one in runs/, which "
+       "runs/latest then names. Passed on.",
+       [](RunnerOptions& o, const std::string& v) {
+         o.out = v;
+         return absl::OkStatus();
+       }},
+      {"threads", "N",
+       "CPU threads of each process (OMP_NUM_THREADS); default its share of "
+       "the "
+       "allowed CPUs.",
+       [](RunnerOptions& o, const std::string& v) -> absl::Status {
+         MIR_ASSIGN_OR_RETURN(o.threads, ParseInt(v, 1, 4096));
+         return absl::OkStatus();
+       }},
+      {"env", "NAME=VALUE",
+       "Sets a variable for the processes; may be repeated.", AddEnv},
+      {"master-port", "PORT",
+       "Port where the processes meet; default 0, a free one.",
+       [](RunnerOptions& o, const std::string& v) -> absl::Status {
+         MIR_ASSIGN_OR_RETURN(o.master_port, ParseInt(v, 0, 65535));
+         return absl::OkStatus();
+       }},
+      {"init-timeout", "TIME",
+       "How long the processes may take to find each other; default 120s.",
+       [](RunnerOptions& o, const std::string& v) {
+         return SetDuration(&o.init_timeout, v);
+       }},
+      {"timeout", "TIME", "Stops the whole run after this time; default none.",
+       [](RunnerOptions& o, const std::string& v) {
+         return SetDuration(&o.timeout, v);
+       }},
+      {"grace", "TIME",
+       "From asking a process to stop (SIGTERM) to killing it; default 30s.",
+       [](RunnerOptions& o, const std::string& v) -> absl::Status {
+         MIR_ASSIGN_OR_RETURN(o.grace, ParseDuration(v));
+         return absl::OkStatus();
+       }},
+      {"kill-wait", "TIME",
+       "What is left of that time after a second Ctrl-C, and from killing a "
+       "process to giving it up; default 10s.",
+       [](RunnerOptions& o, const std::string& v) -> absl::Status {
+         MIR_ASSIGN_OR_RETURN(o.kill_wait, ParseDuration(v));
+         return absl::OkStatus();
+       }},
+      {"console", "WHICH",
+       "Whose output to show: rank0 (default), all, none, or ranks such as "
+       "0,2-3. The logs have everything.",
+       SetConsole},
+      {"timestamps", nullptr, "Shows the time before each line.",
+       [](RunnerOptions& o, const std::string&) {
+         o.timestamps = true;
+         return absl::OkStatus();
+       }},
+      {"color", "WHEN", "auto (default: on a terminal), always or never.",
+       SetColor},
+      {"dry-run", nullptr, "Shows what would be started, and starts nothing.",
+       [](RunnerOptions& o, const std::string&) {
+         o.dry_run = true;
+         return absl::OkStatus();
+       }},
+      {"help", nullptr, "Shows this text.",
+       [](RunnerOptions& o, const std::string&) {
+         o.help = true;
+         return absl::OkStatus();
+       }},
+      {"help-worker", nullptr, "Shows the options of the model's own program.",
+       [](RunnerOptions& o, const std::string&) {
+         o.help_worker = true;
+         return absl::OkStatus();
+       }},
+  };
+  return options;
+}
+
+const Option* FindOption(absl::string_view name) {
+  const std::string dashed = absl::StrReplaceAll(name, {{"_", "-"}});
+  for (const Option& option : Options()) {
+    if (dashed == option.name) return &option;
+  }
+  return nullptr;
+}
+
+// `text` in lines of at most `width`, each but the first indented.
+std::string Wrapped(absl::string_view text, size_t width, size_t indent) {
+  std::string wrapped;
+  size_t column = 0;
+  for (const absl::string_view word : absl::StrSplit(text, ' ')) {
+    if (column > 0 && column + 1 + word.size() > width) {
+      absl::StrAppend(&wrapped, "\n", std::string(indent, ' '));
+      column = 0;
+    } else if (column > 0) {
+      wrapped += ' ';
+      ++column;
+    }
+    absl::StrAppend(&wrapped, word);
+    column += word.size();
+  }
+  return wrapped;
+}
+
+}  // namespace
+
+bool ConsoleRanks::Shows(int rank) const {
+  return all || std::any_of(ranges.begin(), ranges.end(), [&](const auto& r) {
+           return r.first <= rank && rank <= r.second;
+         });
+}
+
+absl::StatusOr<absl::Duration> ParseDuration(absl::string_view text) {
+  const absl::Status wanted =
+      absl::InvalidArgumentError("wants a time such as 90s, 1.5m or 2h");
+  if (text.empty() || !absl::ascii_isdigit(text.front())) return wanted;
+  absl::Duration duration;
+  const std::string with_unit =
+      absl::StrCat(text, absl::ascii_isdigit(text.back()) ? "s" : "");
+  if (!absl::ParseDuration(with_unit, &duration)) return wanted;
+  return duration;
+}
+
+absl::StatusOr<RunnerOptions> ParseRunnerOptions(
+    const std::vector<std::string>& arguments) {
+  RunnerOptions options;
+  bool model_given = false;
+  for (size_t i = 0; i < arguments.size(); ++i) {
+    const std::string& argument = arguments[i];
+    if (argument == "--") {
+      options.worker_arguments.insert(options.worker_arguments.end(),
+                                      arguments.begin() + i + 1,
+                                      arguments.end());
+      break;
+    }
+    if (argument == "-h") {
+      options.help = true;
+      continue;
+    }
+    const size_t equals = argument.find('=');
+    const bool has_value = equals != std::string::npos;
+    const std::string name =
+        absl::StartsWith(argument, "--")
+            ? argument.substr(2, has_value ? equals - 2 : std::string::npos)
+            : "";
+    const Option* const option = FindOption(name);
+    if (option == nullptr) {
+      options.worker_arguments.push_back(argument);
+      continue;
+    }
+    std::string value;
+    if (has_value) {
+      value = argument.substr(equals + 1);
+    } else if (option->value != nullptr && i + 1 < arguments.size() &&
+               !absl::StartsWith(arguments[i + 1], "--")) {
+      value = arguments[++i];
+    }
+    if (option->value == nullptr && has_value) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("--", option->name, " takes no value, got ", argument));
+    }
+    if (option->value != nullptr && value.empty()) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("--", option->name, " wants a value: --", option->name,
+                       " ", option->value));
+    }
+    model_given |= option->name == absl::string_view("model");
+    if (const absl::Status set = option->set(options, value); !set.ok()) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("--", option->name, " ", value, ": ", set.message()));
+    }
+  }
+  if (model_given && !options.worker.empty()) {
+    return absl::InvalidArgumentError(
+        "--worker says which program to start, so --model cannot; give one");
+  }
+  return options;
+}
+
+std::string RunnerHelp() {
+  constexpr size_t kIndent = 32;
+  constexpr size_t kWidth = 80;
+  std::string help =
+      "Usage: bazel run //tools:train -- [options] [options of the model's "
+      "program]\n\n"
+      "Trains a model in one or several processes on this machine. Options "
+      "that "
+      "are not\nlisted here go to the model's program unchanged; after --, all "
+      "do.\n\n";
+  for (const Option& option : Options()) {
+    std::string left = absl::StrCat("  --", option.name);
+    if (option.value != nullptr) absl::StrAppend(&left, " ", option.value);
+    left.resize(std::max(kIndent, left.size() + 1), ' ');
+    absl::StrAppend(
+        &help, left,
+        Wrapped(option.help, kWidth - std::max(kIndent, left.size()), kIndent),
+        "\n");
+  }
+  absl::StrAppend(
+      &help,
+      "\nCtrl-C asks the processes to save a checkpoint and stop; the second "
+      "time they\nend at once, the third time they are killed.\n\n"
+      "Exit codes: 0 done; 2 arguments; 3 devices, ports or folders; 10 data; "
+      "11 a loss\nthat is not finite; 12 checkpoint; 20 a process was lost; 75 "
+      "stopped after a\ncheckpoint; 124 a time limit; 126 and 127 the program "
+      "cannot be started or found;\n128 + n ended by signal n; otherwise the "
+      "code of the process that failed first.\n");
+  return help;
+}
+
+}  // namespace mir::tools
