@@ -46,7 +46,9 @@ class ConvBlock : public torch::nn::Module {
   }
 
   at::Tensor forward(const at::Tensor& x) const {
-    return at::leaky_relu(main_->forward(x), kNegativeSlope);
+    // In place: nothing else needs the convolution's output.
+    at::Tensor y = main_->forward(x);
+    return at::leaky_relu_(y, kNegativeSlope);
   }
 
  private:
