@@ -2,12 +2,14 @@
 
 #include <ATen/TensorOperators.h>
 #include <ATen/core/Tensor.h>
+#include <ATen/core/grad_mode.h>
 #include <ATen/ops/cat.h>
 #include <ATen/ops/zeros_like.h>
 
 #include <cstdint>
 
 #include "mir/geometry/displacement_check.h"
+#include "mir/geometry/kernels/jacobian_cpu.h"
 #include "mir/precision/fp32_region.h"
 
 namespace mir::geometry {
@@ -32,6 +34,10 @@ at::Tensor JacobianDeterminant(const at::Tensor& displacement) {
   CheckDisplacement("JacobianDeterminant", "displacement", displacement);
   const precision::Fp32Region fp32;
   const at::Tensor field = precision::ToComputeType(displacement);
+  if (field.is_cpu() &&
+      !(at::GradMode::is_enabled() && field.requires_grad())) {
+    return kernels::JacobianForward(field.contiguous());
+  }
   // Row i, column j: the derivative of axis i's coordinate along axis j.
   const auto entry = [&](int64_t i, int64_t j) {
     const at::Tensor derivative =

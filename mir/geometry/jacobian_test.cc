@@ -88,6 +88,22 @@ TEST(JacobianDeterminantTest, ShortAxes) {
               TensorEq(at::tensor({4., 4.}, at::kFloat)));
 }
 
+TEST(JacobianDeterminantTest, AutogradDoesNotChangeABit) {
+  for (const std::vector<int64_t>& sizes :
+       std::vector<std::vector<int64_t>>{{2, 3, 30, 40, 50},
+                                         {1, 3, 1, 2, 3},
+                                         {1, 3, 4, 1, 1},
+                                         {2, 2, 9, 7},
+                                         {1, 2, 3, 1}}) {
+    for (const at::ScalarType dtype : {at::kFloat, at::kDouble}) {
+      const at::Tensor field = (4 * Rand(sizes, 1) - 2).to(dtype);
+      const at::Tensor differentiable =
+          JacobianDeterminant(field.clone().requires_grad_());
+      EXPECT_THAT(JacobianDeterminant(field), TensorEq(differentiable));
+    }
+  }
+}
+
 TEST(JacobianDeterminantTest, GradientIsTheDerivative) {
   EXPECT_LT(GradientError(
                 [](const std::vector<at::Tensor>& in) {
