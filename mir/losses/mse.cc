@@ -1,0 +1,28 @@
+#include "mir/losses/mse.h"
+
+#include <ATen/core/Tensor.h>
+#include <ATen/ops/mse_loss.h>
+
+#include <cmath>
+
+#include "mir/losses/arguments.h"
+#include "mir/precision/fp32_region.h"
+
+namespace mir::losses {
+
+at::Tensor Mse::operator()(const at::Tensor& fixed,
+                           const at::Tensor& moving) const {
+  CheckImagePair("Mse", fixed, moving);
+  const precision::Fp32Region region;
+  const at::ScalarType compute = CommonComputeType(fixed, moving);
+  const at::Tensor loss = at::mse_loss(fixed.to(compute), moving.to(compute));
+  // Any NaN or infinity shows in the mean; squares may overflow by themselves.
+  if (loss.is_cpu() ? !std::isfinite(loss.item<double>())
+                    : options_.check_finite) {
+    CheckFinite("Mse", "fixed", fixed);
+    CheckFinite("Mse", "moving", moving);
+  }
+  return loss;
+}
+
+}  // namespace mir::losses
