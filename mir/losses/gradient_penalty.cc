@@ -1,0 +1,170 @@
+#include "mir/losses/gradient_penalty.h"
+
+#include <ATen/TensorOperators.h>
+#include <ATen/core/Tensor.h>
+#include <ATen/core/grad_mode.h>
+#include <ATen/ops/empty_like.h>
+#include <ATen/ops/full.h>
+#include <ATen/ops/tensor.h>
+#include <ATen/ops/zeros.h>
+#include <c10/util/Exception.h>
+#include <torch/csrc/autograd/custom_function.h>
+
+#include <cmath>
+
+#include "mir/losses/arguments.h"
+#include "mir/losses/kernels/gradient_penalty.h"
+#include "mir/precision/fp32_region.h"
+
+namespace mir::losses {
+namespace {
+
+constexpr char kName[] = "GradientPenalty";
+
+void CheckArguments(const at::Tensor& displacement,
+                    const GradientPenaltyOptions& options) {
+  TORCH_CHECK_VALUE(displacement.defined(), kName,
+                    ": wanted a displacement, got an undefined tensor");
+  TORCH_CHECK_TYPE(displacement.is_floating_point(), kName,
+                   ": wanted a floating-point displacement, got ",
+                   displacement.scalar_type());
+  const int64_t axes = displacement.dim() - 2;
+  TORCH_CHECK_VALUE(
+      (axes == 2 || axes == 3) && displacement.size(1) == axes &&
+          displacement.numel() > 0,
+      kName,
+      ": wanted a displacement [N, 3, D, H, W] or [N, 2, H, W], and not "
+      "empty; got ",
+      displacement.sizes());
+  TORCH_CHECK_VALUE(options.spacing.empty() ||
+                        options.spacing.size() == static_cast<size_t>(axes),
+                    kName, ": wanted a spacing for each of ", axes,
+                    " axes, got ", options.spacing.size(),
+                    " for a displacement ", displacement.sizes());
+}
+
+// What a unit of difference of channel `channel` along `axis` counts.
+double SpacingRatio(const GradientPenaltyOptions& options, int64_t channel,
+                    int64_t axis) {
+  if (options.spacing.empty()) return 1;
+  return options.spacing[channel] / options.spacing[axis];
+}
+
+kernels::PenaltyShape ShapeOf(const at::Tensor& displacement,
+                              const GradientPenaltyOptions& options) {
+  const int64_t axes = displacement.dim() - 2;
+  kernels::PenaltyShape shape;
+  shape.fields = displacement.size(0) * axes;
+  shape.size[0] = 1;
+  for (int64_t axis = 0; axis < axes; ++axis) {
+    shape.size[3 - axes + axis] = displacement.size(2 + axis);
+  }
+  shape.squared = options.norm == GradientNorm::kL2;
+  shape.weights.resize(axes);
+  for (int64_t channel = 0; channel < axes; ++channel) {
+    for (int64_t axis = 0; axis < axes; ++axis) {
+      const int64_t size = displacement.size(2 + axis);
+      if (size == 1) continue;
+      const double ratio = SpacingRatio(options, channel, axis);
+      const double pairs =
+          static_cast<double>(displacement.numel()) / size * (size - 1);
+      shape.weights[channel][3 - axes + axis] =
+          (shape.squared ? ratio * ratio : ratio) / (axes * pairs);
+    }
+  }
+  return shape;
+}
+
+class CpuPenalty : public torch::autograd::Function<CpuPenalty> {
+ public:
+  static at::Tensor forward(torch::autograd::AutogradContext* context,
+                            const at::Tensor& displacement,
+                            const GradientPenaltyOptions& options) {
+    const at::Tensor fields = displacement.contiguous();
+    const kernels::PenaltyShape shape = ShapeOf(fields, options);
+    const double value =
+        fields.scalar_type() == at::kDouble
+            ? kernels::NeighbourPenalty(fields.const_data_ptr<double>(), shape)
+            : kernels::NeighbourPenalty(fields.const_data_ptr<float>(), shape);
+    if (!std::isfinite(value)) CheckFinite(kName, "displacement", fields);
+    context->save_for_backward({fields});
+    context->saved_data["squared"] = shape.squared;
+    context->saved_data["spacing"] = options.spacing;
+    return at::full({}, value, fields.options());
+  }
+
+  static torch::autograd::variable_list backward(
+      torch::autograd::AutogradContext* context,
+      const torch::autograd::variable_list& gradients) {
+    TORCH_CHECK(!at::GradMode::is_enabled(),
+                "the gradient of a GradientPenalty cannot be differentiated "
+                "again on the CPU; use GradientPenaltyByOperators for that");
+    const at::Tensor fields = context->get_saved_variables()[0];
+    GradientPenaltyOptions options;
+    options.norm = context->saved_data["squared"].toBool() ? GradientNorm::kL2
+                                                           : GradientNorm::kL1;
+    options.spacing = context->saved_data["spacing"].toDoubleVector();
+    const kernels::PenaltyShape shape = ShapeOf(fields, options);
+    const double scale = gradients[0].item<double>();
+    const at::Tensor out = at::empty_like(fields);
+    if (fields.scalar_type() == at::kDouble) {
+      kernels::NeighbourPenaltyGradient(fields.const_data_ptr<double>(), shape,
+                                        scale, out.mutable_data_ptr<double>());
+    } else {
+      kernels::NeighbourPenaltyGradient(fields.const_data_ptr<float>(), shape,
+                                        scale, out.mutable_data_ptr<float>());
+    }
+    return {out, at::Tensor()};
+  }
+};
+
+}  // namespace
+
+GradientPenalty::GradientPenalty(const GradientPenaltyOptions& options)
+    : options_(options) {
+  for (const double size : options.spacing) {
+    TORCH_CHECK_VALUE(size > 0 && std::isfinite(size), kName,
+                      ": wanted positive spacings, got ", size);
+  }
+}
+
+at::Tensor GradientPenalty::operator()(const at::Tensor& displacement) const {
+  CheckArguments(displacement, options_);
+  if (!displacement.is_cpu()) {
+    return GradientPenaltyByOperators(displacement, options_);
+  }
+  const precision::Fp32Region region;
+  return CpuPenalty::apply(precision::ToComputeType(displacement), options_);
+}
+
+at::Tensor GradientPenaltyByOperators(const at::Tensor& displacement,
+                                      const GradientPenaltyOptions& options) {
+  CheckArguments(displacement, options);
+  const precision::Fp32Region region;
+  const at::Tensor fields = precision::ToComputeType(displacement);
+  if (options.check_finite) CheckFinite(kName, "displacement", fields);
+  const int64_t axes = fields.dim() - 2;
+  at::Tensor sum = at::zeros({}, fields.options());
+  for (int64_t axis = 0; axis < axes; ++axis) {
+    const int64_t size = fields.size(2 + axis);
+    if (size == 1) continue;
+    at::Tensor difference = fields.narrow(2 + axis, 1, size - 1) -
+                            fields.narrow(2 + axis, 0, size - 1);
+    if (!options.spacing.empty()) {
+      std::vector<double> ratios;
+      for (int64_t channel = 0; channel < axes; ++channel) {
+        ratios.push_back(SpacingRatio(options, channel, axis));
+      }
+      std::vector<int64_t> per_channel(fields.dim(), 1);
+      per_channel[1] = axes;
+      difference =
+          difference * at::tensor(ratios, fields.options()).view(per_channel);
+    }
+    sum = sum + (options.norm == GradientNorm::kL2 ? difference.square()
+                                                   : difference.abs())
+                    .mean();
+  }
+  return sum / axes;
+}
+
+}  // namespace mir::losses
