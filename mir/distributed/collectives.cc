@@ -25,10 +25,16 @@ using c10d::ReduceOp;
 
 absl::Status PeerFailure(const Context& context, absl::string_view message) {
   context.group->peer_failed = true;
-  return WithExitCode(absl::UnavailableError(absl::StrCat(
-                          "rank ", context.world.rank, " lost a peer: ",
-                          message.substr(0, message.find('\n')))),
-                      launch::kPeer);
+  message = message.substr(0, message.find('\n'));
+  // Where in LibTorch's sources it was noticed helps nobody.
+  const size_t place_end = message.find("] ");
+  if (absl::StartsWith(message, "[/") && place_end != message.npos) {
+    message.remove_prefix(place_end + 2);
+  }
+  return WithExitCode(
+      absl::UnavailableError(
+          absl::StrCat("rank ", context.world.rank, " lost a peer: ", message)),
+      launch::kPeer);
 }
 
 // Runs one collective of the group.

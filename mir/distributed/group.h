@@ -25,8 +25,7 @@ struct Group {
   int64_t barriers = 0;  // How many this rank has come to.
 };
 
-// As InitDistributed, with a store that the ranks share already;
-// options.world must be there.
+// As InitDistributed, with a store that the ranks share already.
 absl::StatusOr<Context> InitWithStore(
     const c10::intrusive_ptr<c10d::Store>& store, const InitOptions& options);
 

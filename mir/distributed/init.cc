@@ -2,7 +2,7 @@
 
 #include <ATen/detail/CUDAHooksInterface.h>
 #include <c10/core/impl/VirtualGuardImpl.h>
-#include <torch/csrc/distributed/c10d/exception.h>
+#include <c10/util/Logging.h>
 
 #include <algorithm>
 #include <chrono>
@@ -11,10 +11,12 @@
 #include <torch/csrc/distributed/c10d/ProcessGroupGloo.hpp>
 #include <torch/csrc/distributed/c10d/TCPStore.hpp>
 #include <utility>
+#include <vector>
 
 #include "absl/status/status.h"
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/string_view.h"
 #include "absl/time/clock.h"
 #include "mir/base/exit_status.h"
 #include "mir/base/status_macros.h"
@@ -37,9 +39,14 @@ std::chrono::milliseconds Milliseconds(absl::Duration duration) {
                   std::chrono::milliseconds(1));
 }
 
+std::string FirstLine(const std::exception& error) {
+  const std::string what = error.what();
+  return what.substr(0, what.find('\n'));
+}
+
 absl::Status Unavailable(const std::exception& error) {
   return absl::UnavailableError(
-      absl::StrCat("a peer or the store went away: ", error.what()));
+      absl::StrCat("a peer or the store went away: ", FirstLine(error)));
 }
 
 // ---- Devices ----
@@ -65,38 +72,71 @@ absl::StatusOr<at::Device> ChooseDevice(DeviceKind kind,
 
 // ---- The store ----
 
-absl::StatusOr<StorePointer> MakeStore(const launch::World& world,
-                                       absl::Duration timeout) {
-  const bool serves = !world.agent_store && world.rank == 0;
-  c10d::TCPStoreOptions options;
-  options.port = static_cast<std::uint16_t>(world.master_port);
-  options.isServer = serves;
-  options.numWorkers = world.size;
-  options.waitWorkers = false;  // Meet() waits, and names those missing.
-  options.timeout = Milliseconds(timeout);
-  if (serves && world.store_fd >= 0) options.masterListenFd = world.store_fd;
-  const std::string place =
-      absl::StrCat(world.master_addr, ":", world.master_port);
+// While ranks join, c10d's own log is off: it prints stack traces where the
+// status says in one line what is wrong.
+class QuietLog {
+ public:
+  QuietLog() : level_(FLAGS_caffe2_log_level) {
+    if (!launch::Has(launch::CurrentEnv(), "TORCH_CPP_LOG_LEVEL")) {
+      FLAGS_caffe2_log_level = c10::GLOG_FATAL;
+    }
+  }
+  ~QuietLog() { FLAGS_caffe2_log_level = level_; }
+
+ private:
+  const int level_;
+};
+
+absl::StatusOr<StorePointer> ServeStore(const launch::World& world,
+                                        c10d::TCPStoreOptions options) {
+  MIR_ASSIGN_OR_RETURN(const std::string address, AddressOf(world.master_addr));
+  options.isServer = true;
+  if (world.store_fd >= 0) options.masterListenFd = world.store_fd;
   try {
-    return StorePointer(
-        c10::make_intrusive<c10d::TCPStore>(world.master_addr, options));
-  } catch (const c10d::TimeoutError&) {
-    return absl::DeadlineExceededError(absl::StrCat(
-        "nobody answers at ", place, " (MASTER_ADDR:MASTER_PORT) after ",
-        absl::FormatDuration(timeout), ": is ",
-        world.agent_store ? "the launcher" : "rank 0",
-        " running, and the port open?"));
+    return StorePointer(c10::make_intrusive<c10d::TCPStore>(address, options));
   } catch (const std::exception& error) {
-    if (serves && absl::StrContains(error.what(), "EADDRINUSE")) {
+    if (absl::StrContains(error.what(), "EADDRINUSE")) {
       return absl::FailedPreconditionError(
           absl::StrCat("rank 0 cannot listen on port ", world.master_port,
                        ": another program does; set another MASTER_PORT"));
     }
-    const std::string what = error.what();
-    return absl::FailedPreconditionError(absl::StrCat(
-        "no store at ", place,
-        " (MASTER_ADDR:MASTER_PORT): ", what.substr(0, what.find('\n'))));
+    return absl::FailedPreconditionError(
+        absl::StrCat("rank 0 cannot serve the store at ", world.master_addr,
+                     ":", world.master_port, ": ", FirstLine(error)));
   }
+}
+
+absl::StatusOr<StorePointer> ReachStore(const launch::World& world,
+                                        const c10d::TCPStoreOptions& options,
+                                        absl::Duration timeout) {
+  absl::StatusOr<std::string> address =
+      WaitForListener(world.master_addr, world.master_port, timeout);
+  if (absl::IsDeadlineExceeded(address.status())) {
+    return absl::DeadlineExceededError(absl::StrCat(
+        address.status().message(), " (MASTER_ADDR:MASTER_PORT): is ",
+        world.agent_store ? "the launcher" : "rank 0",
+        " running, and the port open?"));
+  }
+  MIR_RETURN_IF_ERROR(address.status());
+  try {
+    return StorePointer(c10::make_intrusive<c10d::TCPStore>(*address, options));
+  } catch (const std::exception& error) {
+    return absl::FailedPreconditionError(absl::StrCat(
+        "what listens at ", world.master_addr, ":", world.master_port,
+        " (MASTER_ADDR:MASTER_PORT) is no store: ", FirstLine(error)));
+  }
+}
+
+absl::StatusOr<StorePointer> MakeStore(const launch::World& world,
+                                       absl::Duration timeout) {
+  c10d::TCPStoreOptions options;
+  options.port = static_cast<std::uint16_t>(world.master_port);
+  options.numWorkers = world.size;
+  options.waitWorkers = false;  // Meet() waits, and names those missing.
+  options.timeout = Milliseconds(timeout);
+  return world.rank == 0 && !world.agent_store
+             ? ServeStore(world, options)
+             : ReachStore(world, options, timeout);
 }
 
 class StoreKeyValues : public KeyValues {
@@ -135,39 +175,56 @@ class StoreKeyValues : public KeyValues {
 
 // ---- The group ----
 
+using Listeners = std::vector<std::shared_ptr<::gloo::transport::Device>>;
+
+absl::StatusOr<Listeners> Listen(absl::string_view what,
+                                 const std::function<Listeners()>& make) {
+  try {
+    return make();
+  } catch (const std::exception& error) {
+    return absl::FailedPreconditionError(absl::StrCat(
+        "cannot listen for the other ranks on ", what, ": ", FirstLine(error)));
+  }
+}
+
+// On the interfaces that the user names; empty if none are named.
+absl::StatusOr<Listeners> ListenWhereAsked() {
+  const std::string interfaces =
+      launch::Get(launch::CurrentEnv(), "GLOO_SOCKET_IFNAME");
+  if (interfaces.empty()) return Listeners();
+  return Listen("GLOO_SOCKET_IFNAME=" + interfaces, [] {
+    return c10d::ProcessGroupGloo::Options::create_default()->devices;
+  });
+}
+
 // LibTorch alone binds the address of the machine's own name, which may not
 // resolve, or lead elsewhere than to the other machines.
-absl::Status ChooseAddress(const launch::World& world, bool one_machine,
-                           c10d::ProcessGroupGloo::Options& options) {
-  if (launch::Has(launch::CurrentEnv(), "GLOO_SOCKET_IFNAME")) {
-    options.devices =
-        c10d::ProcessGroupGloo::Options::create_default(options.timeout)
-            ->devices;
-    return absl::OkStatus();
-  }
-  MIR_ASSIGN_OR_RETURN(
-      const std::string address,
-      ListenAddress(one_machine, world.master_addr, world.master_port));
-  options.devices = {c10d::ProcessGroupGloo::createDeviceForHostname(address)};
-  return absl::OkStatus();
+absl::StatusOr<Listeners> ListenForPeers(const launch::World& world,
+                                         bool one_machine) {
+  MIR_ASSIGN_OR_RETURN(const std::string address,
+                       ListenAddress(one_machine, world.master_addr));
+  return Listen(address, [&address] {
+    return Listeners{c10d::ProcessGroupGloo::createDeviceForHostname(address)};
+  });
 }
 
 absl::StatusOr<std::shared_ptr<Group>> Connect(
-    const StorePointer& store, const launch::World& world, bool one_machine,
-    at::Device device, absl::Duration timeout,
+    const StorePointer& store, const launch::World& world, at::Device device,
+    Listeners listeners, absl::Duration timeout,
     absl::Duration collective_timeout) {
+  using Type = c10d::ProcessGroup::BackendType;
   auto group = std::make_shared<Group>();
   group->store = store;
   try {
-    auto options =
-        c10d::ProcessGroupGloo::Options::create(Milliseconds(timeout));
-    MIR_RETURN_IF_ERROR(ChooseAddress(world, one_machine, *options));
     group->processes =
         c10::make_intrusive<c10d::ProcessGroup>(store, world.rank, world.size);
     c10d::ProcessGroup& processes = *group->processes;
-    processes.setDefaultBackend(c10d::ProcessGroup::BackendType::GLOO);
+    auto options =
+        c10d::ProcessGroupGloo::Options::create(Milliseconds(timeout));
+    options->devices = std::move(listeners);
+    processes.setDefaultBackend(Type::GLOO);
     processes.setBackend(
-        at::kCPU, c10d::ProcessGroup::BackendType::GLOO,
+        at::kCPU, Type::GLOO,
         c10::intrusive_ptr<c10d::Backend>(
             c10::make_intrusive<c10d::ProcessGroupGloo>(
                 c10::make_intrusive<c10d::PrefixStore>("gloo", store),
@@ -175,7 +232,7 @@ absl::StatusOr<std::shared_ptr<Group>> Connect(
     if (device.is_cuda()) {
       processes.setBoundDeviceId(device);
       processes.setBackend(
-          at::kCUDA, c10d::ProcessGroup::BackendType::NCCL,
+          at::kCUDA, Type::NCCL,
           MakeNccl(c10::make_intrusive<c10d::PrefixStore>("nccl", store),
                    world.rank, world.size, device, Milliseconds(timeout)));
     }
@@ -188,7 +245,8 @@ absl::StatusOr<std::shared_ptr<Group>> Connect(
 }
 
 absl::StatusOr<Context> Join(const InitOptions& options, at::Device device,
-                             const StorePointer& store, absl::Time deadline) {
+                             Listeners listeners, const StorePointer& store,
+                             absl::Time deadline) {
   const launch::World& world = *options.world;
   const StorePointer attempt = c10::make_intrusive<c10d::PrefixStore>(
       absl::StrCat("mir", world.generation), store);
@@ -198,46 +256,46 @@ absl::StatusOr<Context> Join(const InitOptions& options, at::Device device,
       Meet(key_values,
            {world.rank, world.size, options.fingerprint, MachineId()},
            deadline - absl::Now()));
+  if (listeners.empty()) {
+    MIR_ASSIGN_OR_RETURN(listeners, ListenForPeers(world, meeting.one_machine));
+  }
   Context context{world, device, nullptr};
   MIR_ASSIGN_OR_RETURN(
       context.group,
       Connect(c10::make_intrusive<c10d::PrefixStore>(meeting.prefix, attempt),
-              world, meeting.one_machine, device, deadline - absl::Now(),
+              world, device, std::move(listeners), deadline - absl::Now(),
               options.collective_timeout));
   return context;
 }
 
-absl::Duration InitTimeout(const InitOptions& options) {
-  return options.init_timeout.value_or(
-      absl::Seconds(options.world->init_timeout_seconds));
-}
-
-absl::Status WithInitExitCode(const absl::Status& status) {
-  return WithExitCode(status, absl::IsUnavailable(status)
-                                  ? launch::kPeer
-                                  : launch::kEnvironment);
-}
-
-absl::StatusOr<Context> Init(InitOptions options) {
+// With a store of the launcher's choice, or `shared`.
+absl::StatusOr<Context> Init(InitOptions options, StorePointer shared) {
   if (!options.world.has_value()) {
     MIR_ASSIGN_OR_RETURN(options.world,
                          launch::WorldFromEnv(launch::CurrentEnv()));
   }
+  const launch::World& world = *options.world;
   MIR_ASSIGN_OR_RETURN(const at::Device device,
-                       ChooseDevice(options.device, *options.world));
-  if (options.world->size == 1) return Context{*options.world, device, nullptr};
-  const absl::Duration timeout = InitTimeout(options);
+                       ChooseDevice(options.device, world));
+  if (world.size == 1) return Context{world, device, nullptr};
+  const absl::Duration timeout =
+      options.init_timeout.value_or(absl::Seconds(world.init_timeout_seconds));
   const absl::Time deadline = absl::Now() + timeout;
-  MIR_ASSIGN_OR_RETURN(const StorePointer store,
-                       MakeStore(*options.world, timeout));
-  return Join(options, device, store, deadline);
+  const QuietLog quiet;
+  MIR_ASSIGN_OR_RETURN(const Listeners listeners, ListenWhereAsked());
+  if (shared == nullptr) {
+    MIR_ASSIGN_OR_RETURN(shared, MakeStore(world, timeout));
+  }
+  return Join(options, device, listeners, shared, deadline);
 }
 
-absl::StatusOr<Context> InitWith(const StorePointer& store,
-                                 const InitOptions& options) {
-  MIR_ASSIGN_OR_RETURN(const at::Device device,
-                       ChooseDevice(options.device, *options.world));
-  return Join(options, device, store, absl::Now() + InitTimeout(options));
+absl::StatusOr<Context> InitWithExitCode(const InitOptions& options,
+                                         const StorePointer& shared) {
+  absl::StatusOr<Context> context = Init(options, shared);
+  if (context.ok()) return context;
+  return WithExitCode(context.status(), absl::IsUnavailable(context.status())
+                                            ? launch::kPeer
+                                            : launch::kEnvironment);
 }
 
 }  // namespace
@@ -251,15 +309,11 @@ Group::~Group() {
 
 absl::StatusOr<Context> InitWithStore(const StorePointer& store,
                                       const InitOptions& options) {
-  absl::StatusOr<Context> context = InitWith(store, options);
-  if (!context.ok()) return WithInitExitCode(context.status());
-  return context;
+  return InitWithExitCode(options, store);
 }
 
 absl::StatusOr<Context> InitDistributed(const InitOptions& options) {
-  absl::StatusOr<Context> context = Init(options);
-  if (!context.ok()) return WithInitExitCode(context.status());
-  return context;
+  return InitWithExitCode(options, nullptr);
 }
 
 void Cleanup(Context& context) {

@@ -34,17 +34,17 @@ enum class DeviceKind {
 
 struct InitOptions {
   // This rank and its peers; the process's environment tells if absent.
-  absl::optional<launch::World> world;
+  absl::optional<launch::World> world = absl::nullopt;
   DeviceKind device = DeviceKind::kAuto;
   // How long to wait, in all, for the peers to come and to be connected;
   // world.init_timeout_seconds if absent.
-  absl::optional<absl::Duration> init_timeout;
+  absl::optional<absl::Duration> init_timeout = absl::nullopt;
   // How long one collective may take afterwards. It is what a rank waits for a
   // peer that lives but does not take part; a dead one is noticed at once.
   absl::Duration collective_timeout = absl::Seconds(600);
   // Whatever must be the same on every rank beside the number of ranks: the
   // options, the program's version. Printed when it is not.
-  std::string fingerprint;
+  std::string fingerprint = "";
 };
 
 // Joins this process to its peers: chooses the device, meets the others at the

@@ -213,8 +213,11 @@ absl::StatusOr<Meeting> MeetAsOther(KeyValues& store, const Identity& self,
     return absl::DeadlineExceededError(
         MissingMessage(missing, self.world_size, timeout));
   }
-  MIR_RETURN_IF_ERROR(store.Add(prefix + "read", 1).status());
-  return Read(*verdict, prefix);
+  absl::StatusOr<Meeting> result = Read(*verdict, prefix);
+  if (!result.ok()) {
+    MIR_RETURN_IF_ERROR(store.Add(prefix + "read", 1).status());
+  }
+  return result;
 }
 
 }  // namespace
