@@ -33,7 +33,8 @@ using ::mir::testing::GoldenSet;
 
 std::map<std::string, Handler> AllHandlers() {
   std::map<std::string, Handler> handlers;
-  for (const HandlerTable& table : {GeometryHandlers(), VoxelMorphHandlers()}) {
+  for (const HandlerTable& table : {GeometryHandlers(), LossHandlers(),
+                                    MeasureHandlers(), VoxelMorphHandlers()}) {
     for (const auto& [name, handler] : table) handlers[name] = handler;
   }
   return handlers;

@@ -8,6 +8,8 @@ namespace mir::goldens {
 // One table per family of rooms, in handlers_<family>.cc. A new room adds its
 // cases to a table, or a table here and in AllHandlers (goldens_main.cc).
 HandlerTable GeometryHandlers();
+HandlerTable LossHandlers();
+HandlerTable MeasureHandlers();
 HandlerTable VoxelMorphHandlers();
 
 }  // namespace mir::goldens
