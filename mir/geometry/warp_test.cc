@@ -219,6 +219,27 @@ TEST(WarpTest, NearestTakesTheEvenVoxelHalfway) {
               TensorEq(Values({0, 2, 0})));
 }
 
+TEST(WarpTest, HugeDisplacementsStayInTheImagesRange) {
+  for (const WarpConvention convention :
+       {WarpConvention::kExact, WarpConvention::kMirCompatible}) {
+    for (const Interpolation interpolation :
+         {Interpolation::kLinear, Interpolation::kNearest}) {
+      for (const Outside outside : kAllOutside) {
+        const at::Tensor image = Line({1, 2, 4, 8}).requires_grad_();
+        const at::Tensor shift =
+            AlongW({3.4e38, -3.4e38, 1e20, -1e20}).requires_grad_();
+        const at::Tensor warped =
+            Warp(image, shift, {convention, interpolation, outside});
+        const double least = outside == Outside::kZero ? 0 : 1;
+        EXPECT_TRUE(((warped >= least) & (warped <= 8)).all().item<bool>());
+        warped.sum().backward();
+        EXPECT_TRUE(at::isfinite(image.grad()).all().item<bool>());
+        EXPECT_TRUE(at::isfinite(shift.grad()).all().item<bool>());
+      }
+    }
+  }
+}
+
 TEST(WarpTest, ChannelOfTheDisplacementIsTheSpatialAxis) {
   const at::Tensor image = at::arange(24, at::kFloat).view({1, 1, 2, 3, 4});
   for (int64_t axis = 0; axis < 3; ++axis) {

@@ -29,7 +29,7 @@ struct Shape {
   std::array<int64_t, 3> size;
   int dims;
 
-  Shape(const at::Tensor& image)
+  explicit Shape(const at::Tensor& image)
       : batch(image.size(0)),
         channels(image.size(1)),
         size{image.dim() == 5 ? image.size(2) : 1, image.size(-2),
