@@ -179,7 +179,7 @@ void PrintNotRun(const GoldenSet& set,
   if (!absent.empty()) {
     Print("are not in this folder (MIR_GOLDENS_DIR names another):", absent);
   }
-  if (!unhandled.empty()) Print("of rooms that are not built yet:", unhandled);
+  if (!unhandled.empty()) Print("that nothing computes yet:", unhandled);
 }
 
 int Main(int argc, char** argv) {
