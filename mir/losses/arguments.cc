@@ -4,6 +4,10 @@
 #include <ATen/ops/isfinite.h>
 #include <c10/util/Exception.h>
 
+#include <cmath>
+#include <string>
+#include <vector>
+
 #include "mir/precision/fp32_region.h"
 
 namespace mir::losses {
@@ -37,8 +41,11 @@ void CheckFinite(const char* loss, const char* name, const at::Tensor& tensor) {
     index.push_back(first[axis].item<int64_t>());
     value = value.select(0, index.back());
   }
+  const double bad = value.item<double>();
+  // Without the sign that a NaN may carry.
+  const std::string shown = std::isnan(bad) ? "nan" : c10::str(bad);
   TORCH_CHECK_VALUE(false, loss, ": wanted finite values, got ", name, " = ",
-                    value.item<double>(), " at ", at::IntArrayRef(index));
+                    shown, " at ", at::IntArrayRef(index));
 }
 
 at::ScalarType CommonComputeType(const at::Tensor& a, const at::Tensor& b) {

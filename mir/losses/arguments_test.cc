@@ -71,6 +71,10 @@ TEST(CheckFiniteTest, NamesTheFirstIndex) {
   EXPECT_THAT(
       Thrown<c10::ValueError>([&] { CheckFinite("Loss", "moving", image); }),
       HasSubstr("got moving = -inf at [1, 0, 1, 2]"));
+  image[0][0][0][0] = -std::numeric_limits<float>::quiet_NaN();
+  EXPECT_THAT(
+      Thrown<c10::ValueError>([&] { CheckFinite("Loss", "moving", image); }),
+      HasSubstr("got moving = nan at [0, 0, 0, 0]"));
 }
 
 TEST(CommonComputeTypeTest, IsFloat64WhereEitherIs) {

@@ -11,6 +11,8 @@
 #include <torch/csrc/autograd/custom_function.h>
 
 #include <cmath>
+#include <cstdint>
+#include <vector>
 
 #include "mir/losses/arguments.h"
 #include "mir/losses/kernels/gradient_penalty.h"

@@ -3,6 +3,9 @@
 #include <ATen/ops/rand.h>
 #include <benchmark/benchmark.h>
 
+#include <cstdint>
+#include <vector>
+
 #include "mir/losses/local_ncc.h"
 
 namespace mir::losses {

@@ -12,6 +12,9 @@
 #include <torch/csrc/autograd/custom_function.h>
 
 #include <cmath>
+#include <cstdint>
+#include <string>
+#include <vector>
 
 #include "mir/losses/arguments.h"
 #include "mir/losses/box_sum.h"

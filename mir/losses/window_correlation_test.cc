@@ -5,9 +5,13 @@
 #include <ATen/TensorOperators.h>
 #include <ATen/core/Tensor.h>
 #include <ATen/ops/rand.h>
+#include <c10/util/Exception.h>
 #include <gtest/gtest.h>
 
+#include <ostream>
 #include <string>
+#include <utility>
+#include <vector>
 
 #include "mir/testing/tensor_matchers.h"
 

@@ -3,8 +3,10 @@
 #include <ATen/Parallel.h>
 
 #include <algorithm>
+#include <array>
 #include <cmath>
-#include <cstring>
+#include <cstdint>
+#include <vector>
 
 #include "mir/losses/kernels/target_clones.h"
 
