@@ -3,6 +3,7 @@
 #include <fcntl.h>
 #include <signal.h>
 #include <sys/epoll.h>
+#include <sys/prctl.h>
 #include <sys/signalfd.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
@@ -19,8 +20,11 @@
 
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
+#include "absl/time/clock.h"
+#include "absl/types/optional.h"
 #include "mir/base/status_macros.h"
 #include "mir/launch/exit_codes.h"
+#include "mir/launch/guard.h"
 #include "mir/launch/line_splitter.h"
 
 namespace mir::launch {
@@ -92,6 +96,7 @@ struct Worker {
   UniqueFd lifeline;
   LineSplitter status_lines{1 << 14};
   absl::Duration started;
+  bool group_left = false;  // Others of its group were there when it ended.
 };
 
 class Supervisor {
@@ -109,6 +114,7 @@ class Supervisor {
     }
   }
 
+  absl::Status Prepare();
   absl::Status Start(const WorkerSpec& spec);
   Outcome Run();
 
@@ -135,6 +141,7 @@ class Supervisor {
   const SupervisorOptions options_;
   Observer* const observer_;
   SignalReader signals_;
+  absl::optional<Guard> guard_;
   UniqueFd ended_;  // An epoll of processes: it tells them in their order.
   std::vector<std::unique_ptr<Worker>> workers_;
   std::vector<int> order_;
@@ -155,6 +162,12 @@ class Supervisor {
   // When SIGKILL is due, or after it giving up.
   absl::Duration deadline_ = absl::InfiniteDuration();
 };
+
+absl::Status Supervisor::Prepare() {
+  MIR_ASSIGN_OR_RETURN(Guard guard, Guard::Start());
+  guard_.emplace(std::move(guard));
+  return absl::OkStatus();
+}
 
 absl::Status Supervisor::Start(const WorkerSpec& spec) {
   auto worker = std::make_unique<Worker>();
@@ -193,6 +206,7 @@ absl::Status Supervisor::Start(const WorkerSpec& spec) {
   command.env["MIR_LIFELINE_FD"] = absl::StrCat(lifeline.read.get());
   worker->started = Monotonic();
   MIR_ASSIGN_OR_RETURN(worker->report.pid, Spawn(command));
+  guard_->Watch(worker->report.pid);
 
 #ifdef SYS_pidfd_open
   worker->process = UniqueFd(
@@ -424,7 +438,8 @@ void Supervisor::ReapWorker(int index) {
   report.ended = true;
   report.lived = Monotonic() - worker.started;
   // Its number cannot have been given to another process so soon.
-  report.left_processes = kill(-report.pid, 0) == 0;
+  worker.group_left = kill(-report.pid, 0) == 0;
+  if (!worker.group_left) guard_->Forget(report.pid);
   order_.push_back(index);
   ReadStatus(&worker);  // Its bye.
   Ended(worker);
@@ -528,25 +543,34 @@ std::vector<int> Supervisor::Alive() const {
 }
 
 void Supervisor::EndLeftProcesses() {
-  std::vector<pid_t> groups;
+  std::vector<Worker*> left;
   for (const auto& worker : workers_) {
-    const WorkerReport& report = worker->report;
-    if (report.ended && report.left_processes) groups.push_back(report.pid);
+    if (worker->group_left) left.push_back(worker.get());
   }
-  const auto gone = [](pid_t group) { return kill(-group, 0) != 0; };
-  for (const int signal : {SIGTERM, SIGKILL}) {
-    for (const pid_t group : groups) kill(-group, signal);
-    // Those that heed SIGTERM do so at once.
-    const absl::Duration patience =
-        kill_sent_ ? absl::ZeroDuration()
-                   : std::min(options_.kill_wait, absl::Seconds(2));
+  const auto wait_for = [&](absl::Duration patience) {
     const absl::Duration until = Monotonic() + patience;
-    do {
-      groups.erase(std::remove_if(groups.begin(), groups.end(), gone),
-                   groups.end());
-      if (groups.empty()) return;
-      absl::SleepFor(absl::Milliseconds(10));
-    } while (Monotonic() < until);
+    while (!left.empty()) {
+      left.erase(std::remove_if(left.begin(), left.end(),
+                                [this](const Worker* worker) {
+                                  const pid_t group = -worker->report.pid;
+                                  // They have become children of this process.
+                                  while (waitpid(group, nullptr, WNOHANG) > 0) {
+                                  }
+                                  if (kill(group, 0) == 0) return false;
+                                  guard_->Forget(-group);
+                                  return true;
+                                }),
+                 left.end());
+      if (Monotonic() >= until) return;
+      absl::SleepFor(absl::Milliseconds(5));
+    }
+  };
+  // Those that got the same signal as their worker end a little later.
+  wait_for(absl::Milliseconds(200));
+  for (Worker* const worker : left) worker->report.left_processes = true;
+  for (const int signal : {SIGTERM, SIGKILL}) {
+    for (const Worker* const worker : left) kill(-worker->report.pid, signal);
+    wait_for(std::min(options_.kill_wait, absl::Seconds(2)));
   }
 }
 
@@ -625,7 +649,11 @@ void Judge(Outcome* outcome) {
 absl::StatusOr<Outcome> Supervise(const std::vector<WorkerSpec>& workers,
                                   const SupervisorOptions& options,
                                   Observer* observer) {
+  // Processes whose worker has ended become this one's, which can then wait for
+  // their end.
+  prctl(PR_SET_CHILD_SUBREAPER, 1);
   Supervisor supervisor(options, observer);
+  MIR_RETURN_IF_ERROR(supervisor.Prepare());
   for (const WorkerSpec& worker : workers) {
     MIR_RETURN_IF_ERROR(supervisor.Start(worker));
   }

@@ -43,7 +43,7 @@ struct WorkerReport {
   bool ended = false;
   int wait_status = 0;          // As waitpid gives it; of a worker that ended.
   bool signalled = false;       // Supervise sent it a signal before it ended.
-  bool left_processes = false;  // Some of its group outlived it.
+  bool left_processes = false;  // Some of its group had to be ended after it.
   absl::Duration lived;
 
   // As its status lines say.
@@ -131,9 +131,11 @@ class Observer {
 // scheduler's warning, asks them to stop once. SIGTSTP stops the workers and
 // this process; when it is continued, so are they, and no time has passed.
 //
-// Workers are also killed where this process dies. Processes that a worker left
-// in its group when it ended are ended too, at the end of all workers. Call it
-// from the main thread.
+// Workers, and all in their groups, are also killed where this process dies.
+// Processes that a worker left
+// in its group when it ended are ended too, at the end of all workers; for that
+// this process becomes the parent of all orphans below it. Call it from the
+// main thread.
 //
 // Errors of Spawn where a worker cannot be started, and FAILED_PRECONDITION
 // where a log file cannot be opened; no worker is left running then.
