@@ -356,11 +356,13 @@ std::string RunnerHelp() {
   for (const Option& option : Options()) {
     std::string left = absl::StrCat("  --", option.name);
     if (option.value != nullptr) absl::StrAppend(&left, " ", option.value);
-    left.resize(std::max(kIndent, left.size() + 1), ' ');
-    absl::StrAppend(
-        &help, left,
-        Wrapped(option.help, kWidth - std::max(kIndent, left.size()), kIndent),
-        "\n");
+    if (left.size() < kIndent) {
+      left.resize(kIndent, ' ');
+    } else {
+      absl::StrAppend(&left, "\n", std::string(kIndent, ' '));
+    }
+    absl::StrAppend(&help, left,
+                    Wrapped(option.help, kWidth - kIndent, kIndent), "\n");
   }
   absl::StrAppend(
       &help,
@@ -368,9 +370,10 @@ std::string RunnerHelp() {
       "time they\nend at once, the third time they are killed.\n\n"
       "Exit codes: 0 done; 2 arguments; 3 devices, ports or folders; 10 data; "
       "11 a loss\nthat is not finite; 12 checkpoint; 20 a process was lost; 75 "
-      "stopped after a\ncheckpoint; 124 a time limit; 126 and 127 the program "
-      "cannot be started or found;\n128 + n ended by signal n; otherwise the "
-      "code of the process that failed first.\n");
+      "stopped after a\ncheckpoint; 124 a time limit; 126 or 127 the program "
+      "cannot be started or is not\nthere; 128 + n ended by signal n; else "
+      "that "
+      "of the process that failed first.\n");
   return help;
 }
 

@@ -1,0 +1,66 @@
+#ifndef MIR_TOOLS_TRAIN_PLAN_H_
+#define MIR_TOOLS_TRAIN_PLAN_H_
+
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "mir/launch/env.h"
+#include "tools/train/devices.h"
+#include "tools/train/options.h"
+
+namespace mir::tools {
+
+// How many processes, and on what.
+struct Placement {
+  int processes = 1;
+  bool cuda = false;
+};
+
+// Decides it. `find_devices` is called where GPUs matter. FAILED_PRECONDITION
+// (exit code kEnvironment), with what to do instead, where there are not enough
+// of them.
+absl::StatusOr<Placement> Place(
+    const Processes& processes,
+    const std::function<CudaDevices()>& find_devices, int allowed_cpus);
+
+// What all workers of a run have in common.
+struct Plan {
+  std::string worker;           // Path of the program.
+  bool keeps_contract = false;  // worker_contract.h.
+  Placement placement;
+  int threads = 1;
+  std::string run_id;
+  std::string run_folder;      // As passed on; empty for none.
+  std::string attempt_folder;  // Absolute.
+  int generation = 0;
+  int master_port = 0;
+  int init_timeout_seconds = 120;
+};
+
+// The program, its arguments and, behind its own promises, `--out`.
+std::vector<std::string> WorkerCommandLine(
+    const Plan& plan, const std::vector<std::string>& arguments,
+    bool out_given);
+
+// The environment of all workers: `env` without what belongs to this process
+// alone or to another launcher's run, with the devices, the threads and the
+// variables of --env.
+launch::Env CommonEnv(const Plan& plan, const RunnerOptions& options,
+                      const launch::Env& env);
+
+// CommonEnv and what torchrun's contract adds for `rank`.
+launch::Env RankEnv(const Plan& plan, int rank, const launch::Env& common);
+
+// Where a rank's logs are.
+std::string RankFolder(const Plan& plan, int rank);
+
+// Threads of each of `processes`: as given, else OMP_NUM_THREADS, else an equal
+// share of the allowed CPUs, at least 1.
+int ThreadsOf(const RunnerOptions& options, const launch::Env& env,
+              int processes, int allowed_cpus);
+
+}  // namespace mir::tools
+
+#endif  // MIR_TOOLS_TRAIN_PLAN_H_

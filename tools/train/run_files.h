@@ -1,0 +1,48 @@
+#ifndef MIR_TOOLS_TRAIN_RUN_FILES_H_
+#define MIR_TOOLS_TRAIN_RUN_FILES_H_
+
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+
+namespace mir::tools {
+
+// The runner's part of a run's folder:
+//
+//   <run>/attempt-K/rank-00000/{stdout.log,stderr.log,error.json}
+//
+// K counts the starts of this run from 0.
+class RunFiles {
+ public:
+  // Makes the folder `out`, or for an empty one a new folder runs/<id>; <id> is
+  // the time and what keeps two runs apart. FAILED_PRECONDITION, naming the
+  // folder and the reason, where that cannot be done or written to.
+  static absl::StatusOr<RunFiles> Make(const std::string& out);
+
+  // Makes the folders of the next attempt for `ranks` processes. Errors as
+  // Make.
+  absl::Status BeginAttempt(int ranks);
+
+  // Lets runs/latest name this run, if Make chose its folder.
+  void LinkLatest() const;
+
+  // Removes the folders that Make made, as far as nothing was put there.
+  void Discard() const;
+
+  const std::string& folder() const { return folder_; }  // As it was given.
+  std::string name() const;                              // Its last part.
+  int attempt() const { return attempt_; }
+  std::string attempt_folder() const;  // As `folder`.
+
+ private:
+  std::string folder_;
+  bool chosen_ = false;
+  std::vector<std::string> made_;  // Outer first.
+  int attempt_ = 0;
+};
+
+}  // namespace mir::tools
+
+#endif  // MIR_TOOLS_TRAIN_RUN_FILES_H_
