@@ -1,0 +1,611 @@
+#include "tools/train/runner.h"
+
+#include <signal.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cmath>
+#include <cstdio>
+#include <filesystem>
+#include <utility>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/strings/ascii.h"
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "absl/strings/str_join.h"
+#include "absl/strings/str_split.h"
+#include "absl/time/clock.h"
+#include "absl/time/time.h"
+#include "mir/base/exit_status.h"
+#include "mir/base/status_macros.h"
+#include "mir/launch/cpus.h"
+#include "mir/launch/error_file.h"
+#include "mir/launch/exit_codes.h"
+#include "mir/launch/reserved_port.h"
+#include "mir/launch/spawn.h"
+#include "mir/launch/supervisor.h"
+#include "mir/launch/worker_contract.h"
+#include "tools/train/console.h"
+#include "tools/train/devices.h"
+#include "tools/train/options.h"
+#include "tools/train/plan.h"
+#include "tools/train/run_files.h"
+#include "tools/train/worker_program.h"
+
+namespace mir::tools {
+namespace {
+
+namespace fs = std::filesystem;
+using launch::Outcome;
+using launch::StopReason;
+using launch::Stream;
+using launch::WorkerReport;
+using Mood = Console::Mood;
+
+constexpr int kTailLines = 20;
+
+std::string Seconds(absl::Duration duration) {
+  const double seconds = absl::ToDoubleSeconds(duration);
+  if (seconds < 60) return absl::StrFormat("%.1fs", seconds);
+  const int64_t whole = std::llround(seconds);
+  return absl::StrFormat("%d:%02d:%02d", whole / 3600, whole / 60 % 60,
+                         whole % 60);
+}
+
+std::string SignalName(int signal) {
+  const char* const name = sigabbrev_np(signal);
+  return name == nullptr ? absl::StrCat("signal ", signal)
+                         : absl::StrCat("SIG", name);
+}
+
+// "rank 3" or "ranks 0, 2-5".
+std::string Ranks(const std::vector<int>& ranks) {
+  std::vector<std::string> parts;
+  for (size_t i = 0; i < ranks.size();) {
+    size_t last = i;
+    while (last + 1 < ranks.size() && ranks[last + 1] == ranks[last] + 1) {
+      ++last;
+    }
+    parts.push_back(last == i ? absl::StrCat(ranks[i])
+                              : absl::StrCat(ranks[i], "-", ranks[last]));
+    i = last + 1;
+  }
+  return absl::StrCat(ranks.size() == 1 ? "rank " : "ranks ",
+                      absl::StrJoin(parts, ", "));
+}
+
+std::string Workers(int count) {
+  return absl::StrCat(count, count == 1 ? " process" : " processes");
+}
+
+// "exited with code 11 (a loss that is not finite)", "was ended by SIGSEGV".
+std::string HowItEnded(const WorkerReport& worker) {
+  if (!worker.ended) return "cannot be ended";
+  if (WIFSIGNALED(worker.wait_status)) {
+    return absl::StrCat("was ended by ",
+                        SignalName(WTERMSIG(worker.wait_status)));
+  }
+  const int code = WEXITSTATUS(worker.wait_status);
+  const absl::string_view meaning = launch::ExitCodeMeaning(code);
+  return absl::StrCat(
+      "exited with code ", code,
+      code <= 1 || meaning.empty() ? "" : absl::StrCat(" (", meaning, ")"));
+}
+
+std::string AtStep(const WorkerReport& worker) {
+  return worker.step < 0 ? "" : absl::StrCat(" at step ", worker.step);
+}
+
+// Shows what happens while the workers run.
+class Narrator : public launch::Observer {
+ public:
+  // `handed_over` is closed once rank 0 has it; null where it has not.
+  Narrator(Console* console, const RunnerOptions& options,
+           std::string attempt_folder, launch::ReservedPort* handed_over)
+      : console_(console),
+        options_(options),
+        attempt_folder_(std::move(attempt_folder)),
+        handed_over_(handed_over) {}
+
+  void Started(const WorkerReport& worker) override {
+    if (worker.rank == 0 && handed_over_ != nullptr) handed_over_->Close();
+  }
+  void Output(int rank, Stream stream, absl::string_view bytes) override {
+    console_->Output(rank, stream, bytes);
+  }
+  void OutputEnded(int rank, Stream stream) override {
+    console_->OutputEnded(rank, stream);
+  }
+  bool Takes(int rank, Stream stream) override {
+    return console_->Takes(rank, stream);
+  }
+  void Status(const WorkerReport& worker,
+              const launch::StatusLine& line) override {
+    if (line.event == launch::StatusLine::Event::kReady) {
+      ready_.push_back(worker.rank);
+    }
+  }
+
+  void Ended(const WorkerReport& worker) override {
+    const int code = launch::ExitCodeOfWaitStatus(worker.wait_status);
+    if (code != launch::kOk && code != launch::kStopped && !worker.signalled) {
+      console_->Say(
+          "Failed",
+          absl::StrCat("rank ", worker.rank, ": ", HowItEnded(worker),
+                       " after ", Seconds(worker.lived), AtStep(worker)),
+          Mood::kBad);
+    }
+  }
+
+  void Stopping(StopReason reason, int signal, absl::Duration patience,
+                const std::vector<int>& ranks) override {
+    std::string why;
+    std::string task = "end";
+    switch (reason) {
+      case StopReason::kNone:
+      case StopReason::kFailure:
+        break;
+      case StopReason::kLeftEarly:
+        why = "others left before the training was over; ";
+        break;
+      case StopReason::kStopped:
+        why = "others were told to stop; ";
+        break;
+      case StopReason::kSignal:
+        task = "save and end";
+        break;
+      case StopReason::kTimeout:
+        why = absl::StrCat("--timeout ", absl::FormatDuration(options_.timeout),
+                           " is over; ");
+        break;
+      case StopReason::kInitTimeout:
+        why = absl::StrCat(Missing(ranks), " not ready after --init-timeout ",
+                           absl::FormatDuration(options_.init_timeout), "; ");
+        break;
+    }
+    const bool again = std::exchange(stopping_, true);
+    std::string then;
+    if (signal == SIGINT) {
+      then = again ? " (Ctrl-C again kills)" : " (Ctrl-C again: at once)";
+    }
+    console_->Say("Stopping",
+                  absl::StrCat(why, Ranks(ranks), ": up to ", Seconds(patience),
+                               " to ", again ? "end" : task, then),
+                  Mood::kWarning);
+  }
+
+  void Killing(const std::vector<int>& ranks) override {
+    console_->Say("Killing", Ranks(ranks), Mood::kBad);
+  }
+
+  void LogFault(const std::string& path, const std::string& why) override {
+    console_->Warning(absl::StrCat("cannot write ", path, ": ", why,
+                                   "; the run goes on without"));
+  }
+
+  void AddPollFds(std::vector<pollfd>* fds) override {
+    console_->AddPollFds(fds);
+  }
+  void Step() override {
+    console_->Flush();
+    if (console_->OutputGone() && !std::exchange(output_gone_, true)) {
+      console_->Warning(absl::StrCat(
+          "nobody reads the output any more; the run goes on, its logs are in ",
+          attempt_folder_));
+    }
+  }
+
+ private:
+  // Which of `ranks` are not ready.
+  std::string Missing(const std::vector<int>& ranks) const {
+    std::vector<int> missing;
+    for (const int rank : ranks) {
+      if (std::find(ready_.begin(), ready_.end(), rank) == ready_.end()) {
+        missing.push_back(rank);
+      }
+    }
+    return absl::StrCat(Ranks(missing), missing.size() == 1 ? " is" : " are");
+  }
+
+  Console* const console_;
+  const RunnerOptions& options_;
+  const std::string attempt_folder_;
+  launch::ReservedPort* const handed_over_;
+  std::vector<int> ready_;
+  bool stopping_ = false;
+  bool output_gone_ = false;
+};
+
+// Whether the worker's arguments ask to go on with an earlier run.
+bool Resumes(const std::vector<std::string>& arguments) {
+  for (const std::string& argument : arguments) {
+    if (argument == "--resume" || argument == "--resume=true") return true;
+  }
+  return false;
+}
+
+// A program that cannot be started.
+absl::Status WithSpawnExitCode(absl::Status status) {
+  switch (status.code()) {
+    case absl::StatusCode::kNotFound:
+      return WithExitCode(std::move(status), launch::kNotFound);
+    case absl::StatusCode::kPermissionDenied:
+      return WithExitCode(std::move(status), launch::kNotExecutable);
+    case absl::StatusCode::kFailedPrecondition:
+      return WithExitCode(std::move(status), launch::kEnvironment);
+    default:
+      return WithExitCode(std::move(status), launch::kRunnerFault);
+  }
+}
+
+class Runner {
+ public:
+  Runner(RunnerOptions options, launch::Env env)
+      : options_(std::move(options)),
+        env_(std::move(env)),
+        console_({options_.color, options_.timestamps, options_.console},
+                 env_) {}
+
+  int Run() {
+    const absl::StatusOr<int> code = Try();
+    if (!code.ok()) {
+      console_.Error(code.status().message());
+      console_.Finish();
+      return ExitCodeOf(code.status());
+    }
+    console_.Finish();
+    return *code;
+  }
+
+ private:
+  absl::StatusOr<int> Try();
+  absl::StatusOr<int> HelpOfWorker();
+  absl::Status DryRun();
+  // The code of a worker that found something wrong, else 0.
+  absl::StatusOr<int> CheckArguments(const launch::Env& common);
+  absl::StatusOr<int> Start(RunFiles* files, const launch::Env& common);
+  void Summarize(const Outcome& outcome, absl::Duration took);
+  void ShowRootCause(const Outcome& outcome);
+
+  const RunnerOptions options_;
+  const launch::Env env_;
+  Console console_;
+  Plan plan_;
+};
+
+absl::StatusOr<int> Runner::Try() {
+  if (options_.help_worker) return HelpOfWorker();
+
+  const int cpus = launch::AllowedCpus();
+  launch::Env device_env = env_;
+  for (const auto& [name, value] : options_.env) device_env[name] = value;
+  const absl::StatusOr<Placement> placement = Place(
+      options_.processes, [&] { return FindCudaDevices(device_env); }, cpus);
+  if (!placement.ok()) {
+    return WithExitCode(placement.status(), launch::kEnvironment);
+  }
+  plan_.placement = *placement;
+  plan_.threads =
+      ThreadsOf(options_, device_env, plan_.placement.processes, cpus);
+  plan_.init_timeout_seconds =
+      static_cast<int>(std::ceil(absl::ToDoubleSeconds(options_.init_timeout)));
+  if (options_.dry_run) {
+    MIR_RETURN_IF_ERROR(DryRun());
+    return launch::kOk;
+  }
+  MIR_ASSIGN_OR_RETURN(plan_.worker,
+                       FindWorker(options_.worker, options_.model,
+                                  plan_.placement.cuda, env_, &console_));
+  plan_.keeps_contract = launch::KeepsWorkerContract(plan_.worker);
+  const launch::Env common = CommonEnv(plan_, options_, env_);
+
+  std::string out = options_.out;
+  if (out.empty() && Resumes(options_.worker_arguments)) {
+    std::error_code none;
+    const fs::path latest = fs::read_symlink("runs/latest", none);
+    if (none) {
+      // The worker says what is wrong with that.
+      MIR_ASSIGN_OR_RETURN(const int code, CheckArguments(common));
+      if (code != launch::kOk) return code;
+    } else {
+      out = "runs" / latest;
+    }
+  }
+  absl::StatusOr<RunFiles> files = RunFiles::Make(out);
+  if (!files.ok()) return WithExitCode(files.status(), launch::kEnvironment);
+  plan_.run_folder = files->folder();
+  plan_.run_id = files->name();
+  const absl::StatusOr<int> checked = CheckArguments(common);
+  if (!checked.ok() || *checked != launch::kOk) {
+    files->Discard();
+    return checked;
+  }
+  return Start(&*files, common);
+}
+
+absl::StatusOr<int> Runner::HelpOfWorker() {
+  // Any build has the same help.
+  MIR_ASSIGN_OR_RETURN(
+      const std::string worker,
+      FindWorker(options_.worker, options_.model,
+                 options_.processes.kind == Processes::Kind::kGpus, env_,
+                 &console_));
+  console_.Finish();
+  launch::Command command;
+  command.argv = {worker, "--help"};
+  command.env = env_;
+  const absl::StatusOr<int> status = launch::RunAndWait(command);
+  if (!status.ok()) return WithSpawnExitCode(status.status());
+  return launch::ExitCodeOfWaitStatus(*status);
+}
+
+absl::Status Runner::DryRun() {
+  MIR_ASSIGN_OR_RETURN(plan_.worker,
+                       DescribeWorker(options_.worker, options_.model,
+                                      plan_.placement.cuda, env_));
+  plan_.keeps_contract =
+      options_.worker.empty() || launch::KeepsWorkerContract(options_.worker);
+  plan_.run_folder = options_.out.empty() ? "runs/<id>" : options_.out;
+  std::vector<std::string> line = WorkerCommandLine(
+      plan_, options_.worker_arguments, !options_.out.empty());
+  line.erase(line.begin());
+  console_.Say("Program", plan_.worker);
+  console_.Say("Arguments", absl::StrJoin(line, " "));
+  console_.Say(
+      "Processes",
+      absl::StrCat(plan_.placement.processes, " on ",
+                   plan_.placement.cuda ? "GPUs" : "the CPU", ", ",
+                   plan_.threads, plan_.threads == 1 ? " thread" : " threads",
+                   " each"));
+  console_.Say("Folder", plan_.run_folder);
+  console_.Say("Port", options_.master_port == 0
+                           ? "a free one"
+                           : absl::StrCat(options_.master_port));
+  for (const auto& [name, value] : options_.env) {
+    console_.Say("Variable", absl::StrCat(name, "=", value));
+  }
+  return absl::OkStatus();
+}
+
+absl::StatusOr<int> Runner::CheckArguments(const launch::Env& common) {
+  if (!plan_.keeps_contract) return launch::kOk;
+  launch::Command command;
+  command.argv = WorkerCommandLine(plan_, options_.worker_arguments,
+                                   !options_.out.empty());
+  command.argv.push_back("--check-args");
+  command.env = common;
+  const absl::StatusOr<launch::Captured> captured =
+      launch::RunAndCapture(command);
+  if (!captured.ok()) return WithSpawnExitCode(captured.status());
+  const int code = launch::ExitCodeOfWaitStatus(captured->wait_status);
+  if (code == launch::kOk) return code;
+  console_.Line(absl::StripTrailingAsciiWhitespace(captured->output));
+  if (WIFSIGNALED(captured->wait_status)) {
+    console_.Error(absl::StrCat(plan_.worker, " was ended by ",
+                                SignalName(WTERMSIG(captured->wait_status)),
+                                " while it checked its arguments"));
+  }
+  return code;
+}
+
+absl::StatusOr<int> Runner::Start(RunFiles* files, const launch::Env& common) {
+  using Use = launch::ReservedPort::Use;
+  absl::StatusOr<launch::ReservedPort> port = launch::ReservedPort::Bind(
+      options_.master_port,
+      plan_.keeps_contract ? Use::kHandOver : Use::kBindByName);
+  if (!port.ok()) {
+    files->Discard();
+    return WithExitCode(
+        options_.master_port == 0
+            ? port.status()
+            : absl::FailedPreconditionError(absl::StrCat(
+                  "--master-port ", options_.master_port, ": ",
+                  port.status().message(),
+                  "\nhelp: leave --master-port out to take a free one")),
+        launch::kEnvironment);
+  }
+  if (const absl::Status begun = files->BeginAttempt(plan_.placement.processes);
+      !begun.ok()) {
+    return WithExitCode(begun, launch::kEnvironment);
+  }
+  files->LinkLatest();
+  plan_.master_port = port->port();
+  plan_.generation = files->attempt();
+  plan_.attempt_folder = fs::absolute(files->attempt_folder());
+
+  std::vector<launch::WorkerSpec> workers;
+  for (int rank = 0; rank < plan_.placement.processes; ++rank) {
+    launch::WorkerSpec worker;
+    worker.rank = rank;
+    worker.command.argv = WorkerCommandLine(plan_, options_.worker_arguments,
+                                            !options_.out.empty());
+    worker.command.env = RankEnv(plan_, rank, common);
+    worker.log_folder = RankFolder(plan_, rank);
+    if (rank == 0 && plan_.keeps_contract) {
+      worker.command.env["MIR_STORE_FD"] = absl::StrCat(port->fd());
+      worker.command.kept_fds.push_back(port->fd());
+    }
+    for (const auto& [stream, name] :
+         {std::make_pair(Stream::kStdout, "MIR_STDOUT_COLUMNS"),
+          std::make_pair(Stream::kStderr, "MIR_STDERR_COLUMNS")}) {
+      if (const int columns = console_.WorkerColumns(rank, stream)) {
+        worker.command.env[name] = absl::StrCat(columns);
+      }
+    }
+    workers.push_back(std::move(worker));
+  }
+  console_.Say(
+      "Running",
+      absl::StrCat(Workers(plan_.placement.processes), " on ",
+                   plan_.placement.cuda ? "GPUs" : "the CPU", ", ",
+                   plan_.threads, plan_.threads == 1 ? " thread" : " threads",
+                   " each; logs in ", files->attempt_folder()));
+  console_.Flush();
+
+  const launch::SupervisorOptions supervision = {
+      options_.grace, options_.kill_wait, options_.timeout,
+      options_.init_timeout};
+  Narrator narrator(&console_, options_, files->attempt_folder(),
+                    plan_.keeps_contract ? &*port : nullptr);
+  const absl::Time start = absl::Now();
+  const absl::StatusOr<Outcome> outcome =
+      launch::Supervise(workers, supervision, &narrator);
+  if (!outcome.ok()) return WithSpawnExitCode(outcome.status());
+  plan_.attempt_folder = files->attempt_folder();  // To show.
+  Summarize(*outcome, absl::Now() - start);
+  return outcome->exit_code;
+}
+
+void Runner::Summarize(const Outcome& outcome, absl::Duration took) {
+  const std::string resume =
+      absl::StrCat("help: go on with --resume --out ", plan_.run_folder);
+  const WorkerReport* saved = nullptr;
+  std::vector<int> left;
+  std::vector<int> stuck;
+  for (const WorkerReport& worker : outcome.workers) {
+    if (!worker.checkpoint.empty() &&
+        (saved == nullptr || worker.checkpoint_step > saved->checkpoint_step)) {
+      saved = &worker;
+    }
+    if (worker.left_processes) left.push_back(worker.rank);
+    if (!worker.ended) stuck.push_back(worker.rank);
+  }
+  const std::string checkpoint =
+      saved == nullptr ? ""
+                       : absl::StrCat("; step ", saved->checkpoint_step,
+                                      " is saved in ", saved->checkpoint);
+  if (!left.empty()) {
+    console_.Warning(absl::StrCat(
+        Ranks(left), " left processes behind; they have been ended"));
+  }
+  if (!stuck.empty()) {
+    console_.Warning(absl::StrCat(
+        Ranks(stuck),
+        " cannot be killed and may still be there; the system waits for a "
+        "device or a file system"));
+  }
+  if (outcome.root_cause >= 0) {
+    ShowRootCause(outcome);
+    return;
+  }
+  switch (outcome.exit_code) {
+    case launch::kOk:
+      console_.Say("Finished", absl::StrCat(Workers(outcome.workers.size()),
+                                            " in ", Seconds(took)));
+      return;
+    case launch::kStopped:
+      console_.Say("Stopped", absl::StrCat("after ", Seconds(took), checkpoint),
+                   Mood::kWarning);
+      if (plan_.keeps_contract) console_.Line(resume);
+      return;
+    case launch::kTimeout:
+      console_.Error(absl::StrCat(
+          outcome.reason == StopReason::kTimeout
+              ? "the run did not end within --timeout"
+              : "the processes did not find each other within --init-timeout",
+          checkpoint, "\nhelp: the logs are in ", plan_.attempt_folder));
+      return;
+    default:
+      console_.Error(absl::StrCat(
+          outcome.reason == StopReason::kSignal
+              ? absl::StrCat("stopped by ", SignalName(outcome.signal),
+                             " before a checkpoint was complete")
+              : "some processes did not stop when others did",
+          checkpoint, "\nhelp: the logs are in ", plan_.attempt_folder));
+  }
+}
+
+void Runner::ShowRootCause(const Outcome& outcome) {
+  const WorkerReport* root = nullptr;
+  std::vector<int> stopped;
+  std::vector<int> victims;
+  for (const WorkerReport& worker : outcome.workers) {
+    if (worker.rank == outcome.root_cause) {
+      root = &worker;
+    } else if (worker.signalled) {
+      stopped.push_back(worker.rank);
+    } else if (const int code =
+                   launch::ExitCodeOfWaitStatus(worker.wait_status);
+               worker.ended && code != launch::kOk &&
+               code != launch::kStopped) {
+      victims.push_back(worker.rank);
+    }
+  }
+  const bool left_early =
+      launch::ExitCodeOfWaitStatus(root->wait_status) == launch::kOk;
+  std::string message =
+      absl::StrCat("rank ", root->rank, " ",
+                   left_early ? "left early: it exited with code 0 before the "
+                                "training was over"
+                              : HowItEnded(*root),
+                   " after ", Seconds(root->lived), AtStep(*root));
+  if (const auto error = launch::ReadErrorFile(
+          absl::StrCat(RankFolder(plan_, root->rank), "/error.json"));
+      error.ok()) {
+    absl::StrAppend(&message, ": ", error->message);
+  }
+  console_.Error(message);
+  if (!victims.empty()) {
+    console_.Line(absl::StrCat("  after it ", Ranks(victims), " failed"));
+  }
+  if (!stopped.empty()) {
+    console_.Line(absl::StrCat("  then ", Ranks(stopped),
+                               stopped.size() == 1 ? " was" : " were",
+                               " stopped by the runner"));
+  }
+  std::vector<std::string> lines =
+      absl::StrSplit(absl::StripTrailingAsciiWhitespace(root->stderr_tail),
+                     absl::ByAnyChar("\n\r"), absl::SkipEmpty());
+  if (!lines.empty()) {
+    console_.Line(absl::StrCat("  the end of its standard error:"));
+    for (size_t i = lines.size() - std::min<size_t>(lines.size(), kTailLines);
+         i < lines.size(); ++i) {
+      console_.Line(absl::StrCat("  | ", lines[i]));
+    }
+  }
+  console_.Line(absl::StrCat("  its logs: ", RankFolder(plan_, root->rank)));
+  if (WIFSIGNALED(root->wait_status) &&
+      WTERMSIG(root->wait_status) == SIGKILL) {
+    console_.Line(
+        "help: the system kills so when memory runs out; dmesg would say it");
+  }
+}
+
+}  // namespace
+
+int RunTraining(const std::vector<std::string>& arguments, launch::Env env) {
+  const std::string folder = launch::Get(env, "BUILD_WORKING_DIRECTORY");
+  absl::StatusOr<RunnerOptions> options = ParseRunnerOptions(arguments);
+  if (!options.ok()) {
+    Console console({}, env);
+    console.Error(absl::StrCat(options.status().message(),
+                               "\nhelp: --help lists the options"));
+    console.Finish();
+    return launch::kArguments;
+  }
+  if (options->help) {
+    const std::string help = RunnerHelp();
+    std::fwrite(help.data(), 1, help.size(), stdout);
+    return std::fflush(stdout) == 0 ? launch::kOk : launch::kOther;
+  }
+  if (!folder.empty()) {
+    if (chdir(folder.c_str()) != 0) {
+      Console console({}, env);
+      console.Error(
+          absl::StrCat("cannot go to ", folder,
+                       " (BUILD_WORKING_DIRECTORY): ", strerror(errno)));
+      console.Finish();
+      return launch::kEnvironment;
+    }
+    env["PWD"] = folder;
+  }
+  return Runner(*std::move(options), std::move(env)).Run();
+}
+
+}  // namespace mir::tools

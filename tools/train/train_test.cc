@@ -1,0 +1,779 @@
+// The runner as a user meets it: the program, with workers that are real
+// processes but hold no model.
+
+#include <fcntl.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <sys/ioctl.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <filesystem>
+#include <fstream>
+#include <sstream>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/match.h"
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_split.h"
+#include "absl/time/clock.h"
+#include "absl/time/time.h"
+#include "mir/launch/env.h"
+#include "mir/launch/exit_codes.h"
+#include "mir/launch/reserved_port.h"
+#include "mir/launch/spawn.h"
+
+namespace mir::tools {
+namespace {
+
+namespace fs = std::filesystem;
+using ::testing::AllOf;
+using ::testing::EndsWith;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+using ::testing::Not;
+using ::testing::StartsWith;
+
+const std::string& StartFolder() {
+  static const auto& folder = *new std::string(fs::current_path());
+  return folder;
+}
+
+std::string Contents(const std::string& path) {
+  std::ifstream file(path, std::ios::binary);
+  std::stringstream text;
+  text << file.rdbuf();
+  return text.str();
+}
+
+// Whether the process is gone, or dead and only not waited for.
+bool IsGone(pid_t pid) {
+  const std::string stat = Contents(absl::StrCat("/proc/", pid, "/stat"));
+  const size_t end = stat.rfind(')');
+  return end == std::string::npos || stat.substr(end + 2, 1) == "Z";
+}
+
+template <typename Condition>
+bool Within(absl::Duration patience, const Condition& condition) {
+  const absl::Time until = absl::Now() + patience;
+  while (!condition()) {
+    if (absl::Now() > until) return false;
+    absl::SleepFor(absl::Milliseconds(5));
+  }
+  return true;
+}
+
+// The number after the first `label` in `text`, or -1.
+int NumberAfter(absl::string_view text, absl::string_view label) {
+  const size_t at = text.find(label);
+  if (at == absl::string_view::npos) return -1;
+  text.remove_prefix(at + label.size());
+  int number = -1;
+  absl::string_view digits = text.substr(
+      0, std::min(text.find_first_not_of("0123456789"), text.size()));
+  return absl::SimpleAtoi(digits, &number) ? number : -1;
+}
+
+// Each test runs in a new folder.
+class TrainTest : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    StartFolder();
+    folder_ = fs::canonical(::testing::TempDir()) /
+              ::testing::UnitTest::GetInstance()->current_test_info()->name();
+    fs::remove_all(folder_);
+    fs::create_directories(folder_);
+    fs::current_path(folder_);
+    env_ = {{"PATH", "/usr/bin:/bin"}, {"TMPDIR", ::testing::TempDir()}};
+  }
+  void TearDown() override {
+    if (runner_ > 0) {
+      kill(runner_, SIGKILL);
+      waitpid(runner_, nullptr, 0);
+    }
+    fs::current_path(StartFolder());
+  }
+
+  static std::string Built(const std::string& name) {
+    return absl::StrCat(StartFolder(), "/tools/train/", name);
+  }
+
+  // A shell script as a program. Its first line lets the runner take it for one
+  // of our own workers where `ours`.
+  static std::string Script(const std::string& body, bool ours = false) {
+    const std::string path = "worker.sh";
+    std::ofstream(path) << "#!/bin/sh\n"
+                        << (ours ? "# mir-worker-contract-1\n" : "") << body
+                        << "\n";
+    chmod(path.c_str(), 0755);
+    return path;
+  }
+
+  void Start(const std::vector<std::string>& arguments) {
+    launch::Command command;
+    command.argv = arguments;
+    command.argv.insert(command.argv.begin(), Built("train"));
+    command.env = env_;
+    const launch::UniqueFd out(open("out", O_WRONLY | O_CREAT | O_TRUNC, 0600));
+    const launch::UniqueFd err(open("err", O_WRONLY | O_CREAT | O_TRUNC, 0600));
+    command.stdout_fd = out.get();
+    command.stderr_fd = err.get();
+    const auto pid = launch::Spawn(command);
+    ASSERT_TRUE(pid.ok()) << pid.status();
+    runner_ = *pid;
+  }
+  int Wait() {
+    int status = 0;
+    EXPECT_EQ(waitpid(runner_, &status, 0), runner_);
+    runner_ = 0;
+    return launch::ExitCodeOfWaitStatus(status);
+  }
+  int Run(const std::vector<std::string>& arguments) {
+    Start(arguments);
+    return Wait();
+  }
+  // Run with the worker that keeps the contract.
+  std::vector<std::string> Fake(std::vector<std::string> arguments,
+                                int processes = 2) {
+    arguments.insert(arguments.begin(), {"--worker", Built("fake_worker"),
+                                         "--cpu-procs", absl::StrCat(processes),
+                                         "--console", "all", "--out", "run"});
+    return arguments;
+  }
+  bool Shows(const std::string& text) {
+    return Within(absl::Seconds(10),
+                  [&] { return absl::StrContains(Out(), text); });
+  }
+  void WaitUntilReady(int processes = 2) {
+    for (int rank = 0; rank < processes; ++rank) {
+      ASSERT_TRUE(Shows(absl::StrCat("[r", rank, "] ready"))) << Out() << Err();
+    }
+  }
+
+  static std::string Out() { return Contents("out"); }
+  static std::string Err() { return Contents("err"); }
+  static std::string Log(int rank, const std::string& name,
+                         const std::string& run = "run") {
+    return Contents(absl::StrCat(run, "/attempt-0/rank-0000", rank, "/", name));
+  }
+
+  std::string folder_;
+  launch::Env env_;
+  pid_t runner_ = 0;
+};
+
+// ---------------------------------------------------------------------------
+// A run that goes well.
+
+TEST_F(TrainTest, WorkersGetTheirPlaceTheirArgumentsAndTheirLogs) {
+  env_["FROM_OUTSIDE"] = "kept";
+  const std::string worker = Script(
+      "echo \"$RANK/$WORLD_SIZE $LOCAL_RANK/$LOCAL_WORLD_SIZE $MASTER_ADDR "
+      "$OMP_NUM_THREADS [$CUDA_VISIBLE_DEVICES] $FROM_OUTSIDE $FROM_OPTION "
+      "$*\"\n"
+      "echo problem >&2");
+  ASSERT_EQ(Run({"--precision", "bf16", "--cpu-procs", "2", "--threads", "3",
+                 "--env", "FROM_OPTION=a b", "--worker", worker, "--x=y z"}),
+            0)
+      << Err();
+  const std::string rest =
+      "/2 127.0.0.1 3 [] kept a b --precision bf16 --x=y z\n";
+  EXPECT_EQ(Out(), "[r0] 0/2 0" + rest);
+  const std::string run = "runs/" + fs::read_symlink("runs/latest").string();
+  EXPECT_EQ(Log(0, "stdout.log", run), "0/2 0" + rest);
+  EXPECT_EQ(Log(1, "stdout.log", run), "1/2 1" + rest);
+  EXPECT_EQ(Log(1, "stderr.log", run), "problem\n");
+  EXPECT_THAT(Err(),
+              HasSubstr("     Running 2 processes on the CPU, 3 threads each; "
+                        "logs in runs/"));
+  EXPECT_THAT(Err(), HasSubstr("[r0] problem\n"));
+  EXPECT_THAT(Err(), HasSubstr("    Finished 2 processes in "));
+  EXPECT_THAT(Err(), Not(HasSubstr("\033")));
+}
+
+TEST_F(TrainTest, OurWorkersGetDeviceFolderAndTheSocketOfTheStore) {
+  const std::string worker = Script(
+      "case \"$*\" in *--check-args*) exit 0;; esac\n"
+      "echo \"$*\"\n"
+      "[ -n \"$MIR_STORE_FD\" ] && readlink /proc/self/fd/$MIR_STORE_FD\n"
+      "grep -i \": 0100007F:$(printf %04X $MASTER_PORT) .* 0A \" /proc/net/tcp "
+      ">/dev/null && echo listening\n"
+      "exit 0",
+      /*ours=*/true);
+  ASSERT_EQ(Run({"--worker", worker, "--cpu-procs", "2", "--lr", "1", "--out",
+                 "run"}),
+            0)
+      << Err();
+  EXPECT_THAT(Log(0, "stdout.log"),
+              StartsWith("--device=cpu --out=run --lr 1\nsocket:["));
+  EXPECT_THAT(Log(0, "stdout.log"), HasSubstr("listening\n"));
+  EXPECT_THAT(Log(1, "stdout.log"),
+              StartsWith("--device=cpu --out=run --lr 1\n"));
+  EXPECT_THAT(Log(1, "stdout.log"), Not(HasSubstr("socket:[")));
+}
+
+TEST_F(TrainTest, OtherProgramsAreAskedNothingAndGetNoSocket) {
+  const std::string worker = Script("echo \"[$MIR_STORE_FD] $*\"; exit 0");
+  ASSERT_EQ(Run({"--worker", worker, "--cpu-procs", "1", "a", "--out", "run"}),
+            0);
+  EXPECT_EQ(Log(0, "stdout.log"), "[] a --out run\n");
+}
+
+TEST_F(TrainTest, PathsAreMeantFromWhereBazelWasCalled) {
+  fs::create_directories("sub");
+  const std::string worker = fs::absolute(Script("pwd"));
+  env_["BUILD_WORKING_DIRECTORY"] = folder_ + "/sub";
+  ASSERT_EQ(
+      Run({"--worker", "../worker.sh", "--cpu-procs", "1", "--out", "run"}), 0);
+  EXPECT_EQ(Log(0, "stdout.log", "sub/run"), folder_ + "/sub\n");
+}
+
+TEST_F(TrainTest, ResumingGoesOnInTheLatestRun) {
+  const std::string worker = Script("echo \"$*\"", /*ours=*/true);
+  ASSERT_EQ(Run({"--worker", worker, "--cpu-procs", "1"}), 0) << Err();
+  const std::string run = "runs/" + fs::read_symlink("runs/latest").string();
+  ASSERT_EQ(Run({"--worker", worker, "--cpu-procs", "1", "--resume"}), 0);
+  EXPECT_EQ(Contents(run + "/attempt-1/rank-00000/stdout.log"),
+            "--device=cpu --out=" + run + " --resume\n");
+  EXPECT_EQ("runs/" + fs::read_symlink("runs/latest").string(), run);
+}
+
+// ---------------------------------------------------------------------------
+// Output.
+
+TEST_F(TrainTest, FloodsKeepTheirBytesAndTheirLines) {
+  const std::string worker = Script(
+      "awk -v r=$RANK 'BEGIN { for (i = 0; i < 100000; ++i) print \"line \" i "
+      "\" of \" r }'");
+  ASSERT_EQ(Run({"--worker", worker, "--cpu-procs", "4", "--console", "all",
+                 "--out", "run"}),
+            0);
+  std::string expected[4];
+  std::string shown[4];
+  for (int rank = 0; rank < 4; ++rank) {
+    for (int i = 0; i < 100000; ++i) {
+      absl::StrAppend(&expected[rank], "line ", i, " of ", rank, "\n");
+    }
+    EXPECT_TRUE(Log(rank, "stdout.log") == expected[rank]) << rank;
+  }
+  const std::string out = Out();
+  for (absl::string_view line : absl::StrSplit(out, '\n')) {
+    if (line.empty()) continue;
+    ASSERT_TRUE(line.size() > 5 && line.substr(0, 2) == "[r") << line;
+    const int rank = line[2] - '0';
+    ASSERT_TRUE(rank >= 0 && rank < 4) << line;
+    absl::StrAppend(&shown[rank], line.substr(5), "\n");
+  }
+  for (int rank = 0; rank < 4; ++rank) {
+    EXPECT_TRUE(shown[rank] == expected[rank]) << rank;
+  }
+}
+
+TEST_F(TrainTest, OddOutputComesThrough) {
+  const std::string worker =
+      Script("printf 'a\\377\\000b\\n10 %%\\r20 %%\\r\\nlast'");
+  ASSERT_EQ(Run({"--worker", worker, "--cpu-procs", "1", "--out", "run"}), 0);
+  EXPECT_EQ(Log(0, "stdout.log"),
+            std::string("a\xff\0b", 4) + "\n10 %\r20 %\r\nlast");
+  EXPECT_EQ(Out(),
+            std::string("[r0] a\xff\0b", 9) + "\n[r0] 20 %\n[r0] last\n");
+}
+
+TEST_F(TrainTest, TheRunGoesOnWhenNobodyReads) {
+  launch::Command command;
+  command.argv = {"/bin/sh", "-c",
+                  absl::StrCat("{ ", Built("train"),
+                               " --worker ./worker.sh --cpu-procs 1 --out run; "
+                               "echo code $? >&2; } | head -n 1")};
+  command.env = env_;
+  Script("for i in 1 2 3 4 5; do echo $i; sleep 0.1; done");
+  const auto captured = launch::RunAndCapture(command);
+  ASSERT_TRUE(captured.ok());
+  EXPECT_THAT(captured->output, HasSubstr("[r0] 1\n"));
+  EXPECT_THAT(captured->output, Not(HasSubstr("[r0] 5\n")));
+  EXPECT_THAT(captured->output,
+              HasSubstr("warning: nobody reads the output any more; the run "
+                        "goes on, its logs are in run/attempt-0\n"));
+  EXPECT_THAT(captured->output, HasSubstr("code 0\n"));
+  EXPECT_EQ(Log(0, "stdout.log"), "1\n2\n3\n4\n5\n");
+}
+
+TEST_F(TrainTest, ClosedDescriptorsDoNoHarm) {
+  launch::Command command;
+  Script("echo hello");
+  command.argv = {"/bin/sh", "-c",
+                  absl::StrCat(Built("train"),
+                               " --worker ./worker.sh --cpu-procs 2 --out run "
+                               "<&- >&- 2>&-")};
+  command.env = env_;
+  const auto captured = launch::RunAndCapture(command);
+  ASSERT_TRUE(captured.ok());
+  EXPECT_EQ(captured->wait_status, 0);
+  EXPECT_EQ(Log(1, "stdout.log"), "hello\n");
+}
+
+// ---------------------------------------------------------------------------
+// Failures.
+
+TEST_F(TrainTest, TheFirstFailureIsNamedWithWhatItSaid) {
+  const std::string worker = Script(
+      "[ $RANK = 2 ] || exec sleep 100\n"
+      "for i in $(seq 1 30); do echo \"line $i\" >&2; done; exit 11");
+  EXPECT_EQ(Run({"--worker", worker, "--cpu-procs", "4", "--out", "run"}), 11);
+  EXPECT_THAT(Err(), HasSubstr("      Failed rank 2: exited with code 11 (a "
+                               "loss that is not finite) after "));
+  EXPECT_THAT(Err(),
+              HasSubstr("    Stopping ranks 0-1, 3: up to 30.0s to end"));
+  EXPECT_THAT(Err(), HasSubstr("error: rank 2 exited with code 11"));
+  EXPECT_THAT(Err(),
+              HasSubstr("  then ranks 0-1, 3 were stopped by the runner\n"));
+  EXPECT_THAT(Err(), AllOf(HasSubstr("  | line 11\n"), HasSubstr("| line 30\n"),
+                           Not(HasSubstr("| line 10\n"))));
+  EXPECT_THAT(Err(), HasSubstr("  its logs: run/attempt-0/rank-00002\n"));
+}
+
+TEST_F(TrainTest, TheErrorFileSaysWhy) {
+  EXPECT_EQ(Run(Fake({"--steps=100", "--fail-at-2:1"})), launch::kNumeric);
+  EXPECT_THAT(Err(), HasSubstr("at step 2: the loss is not finite\n"));
+  EXPECT_THAT(Log(1, "error.json"), HasSubstr("the loss is not finite"));
+}
+
+TEST_F(TrainTest, ASignalIsNamed) {
+  const std::string worker =
+      Script("[ $RANK = 1 ] || exec sleep 100\nkill -$SIGNAL $$");
+  EXPECT_EQ(
+      Run({"--worker", worker, "--cpu-procs", "2", "--env", "SIGNAL=SEGV"}),
+      128 + SIGSEGV);
+  EXPECT_THAT(Err(), HasSubstr("error: rank 1 was ended by SIGSEGV after "));
+  EXPECT_EQ(
+      Run({"--worker", worker, "--cpu-procs", "2", "--env", "SIGNAL=KILL"}),
+      128 + SIGKILL);
+  EXPECT_THAT(Err(),
+              HasSubstr("help: the system kills so when memory runs out"));
+}
+
+TEST_F(TrainTest, AVictimIsNotTakenForTheCause) {
+  const std::string worker =
+      Script("[ $RANK = 1 ] || exit 20\nsleep 0.3; kill -SEGV $$");
+  EXPECT_EQ(Run({"--worker", worker, "--cpu-procs", "3", "--out", "run"}),
+            128 + SIGSEGV);
+  EXPECT_THAT(Err(), HasSubstr("error: rank 1 was ended by SIGSEGV"));
+  EXPECT_THAT(Err(), HasSubstr("  after it ranks 0, 2 failed\n"));
+}
+
+TEST_F(TrainTest, WhoIgnoresTermIsKilled) {
+  const absl::Time start = absl::Now();
+  EXPECT_EQ(
+      Run(Fake({"--steps=1000", "--deaf:0", "--fail-at-2:1", "--grace", "1"})),
+      launch::kNumeric);
+  EXPECT_GE(absl::Now() - start, absl::Seconds(1));
+  EXPECT_LT(absl::Now() - start, absl::Seconds(10));
+  EXPECT_THAT(Err(), HasSubstr("     Killing rank 0\n"));
+}
+
+TEST_F(TrainTest, ARankThatLeavesEarlyIsNamed) {
+  EXPECT_EQ(Run(Fake({"--steps=1000", "--leave-at-2:1", "--grace", "0.5"})),
+            launch::kOther);
+  EXPECT_THAT(Err(), HasSubstr("    Stopping others left before the training "
+                               "was over; rank 0: up to 0.5s to end\n"));
+  EXPECT_THAT(
+      Err(), HasSubstr("error: rank 1 left early: it exited with code 0 before "
+                       "the training was over after "));
+}
+
+TEST_F(TrainTest, TimeLimits) {
+  EXPECT_EQ(Run(Fake({"--steps=1000", "--timeout", "0.5"})), launch::kTimeout);
+  EXPECT_THAT(Err(), HasSubstr("--timeout 500ms is over; ranks 0-1"));
+  EXPECT_THAT(Err(),
+              HasSubstr("error: the run did not end within --timeout; step "));
+  EXPECT_THAT(Err(), HasSubstr(" is saved in run/checkpoints/latest.pth\n"));
+
+  EXPECT_EQ(
+      Run(Fake({"--slow-start:1", "--slow-start:2", "--steps=1000",
+                "--init-timeout", "0.5", "--kill-wait", "1", "--grace", "0.3"},
+               /*processes=*/3)),
+      launch::kTimeout);
+  EXPECT_THAT(Err(), HasSubstr("ranks 1-2 are not ready after --init-timeout "
+                               "500ms; ranks 0-2: up to 0.3s to end\n"));
+  EXPECT_THAT(Err(),
+              HasSubstr("did not find each other within --init-timeout"));
+}
+
+TEST_F(TrainTest, ProcessesThatAreLeftBehindAreEnded) {
+  const std::string worker = Script("sleep 100 >/dev/null 2>&1 & echo pid $!");
+  EXPECT_EQ(Run({"--worker", worker, "--cpu-procs", "1"}), 0);
+  const int left = NumberAfter(Out(), "pid ");
+  ASSERT_GT(left, 0);
+  EXPECT_TRUE(IsGone(left));
+  EXPECT_THAT(Err(), HasSubstr("warning: rank 0 left processes behind"));
+}
+
+TEST_F(TrainTest, WorkersDieWithTheRunner) {
+  Start(Fake({"--steps=10000", "--grandchild", "--deaf"}));
+  WaitUntilReady();
+  std::vector<pid_t> pids;
+  for (int rank = 0; rank < 2; ++rank) {
+    const std::string log = Log(rank, "stdout.log");
+    pids.push_back(NumberAfter(log, "ready, process "));
+    pids.push_back(NumberAfter(log, "grandchild "));
+    ASSERT_GT(pids[2 * rank], 0);
+    ASSERT_GT(pids[2 * rank + 1], 0);
+    EXPECT_FALSE(IsGone(pids[2 * rank + 1]));
+  }
+  kill(runner_, SIGKILL);
+  EXPECT_EQ(Wait(), 128 + SIGKILL);
+  EXPECT_TRUE(Within(absl::Seconds(10), [&] {
+    return std::all_of(pids.begin(), pids.end(), IsGone);
+  }));
+}
+
+// ---------------------------------------------------------------------------
+// Stopping.
+
+TEST_F(TrainTest, AskedToStopItSaves) {
+  for (const int signal : {SIGTERM, SIGINT, SIGHUP, SIGUSR1}) {
+    Start(Fake({"--steps=10000"}));
+    WaitUntilReady();
+    kill(runner_, signal);
+    EXPECT_EQ(Wait(), launch::kStopped) << Err();
+    EXPECT_THAT(Err(), HasSubstr("    Stopping ranks 0-1: up to 30.0s to save "
+                                 "and end"));
+    EXPECT_THAT(Err(), HasSubstr("     Stopped after "));
+    EXPECT_THAT(Err(), HasSubstr("is saved in run/checkpoints/latest.pth\n"
+                                 "help: go on with --resume --out run\n"));
+  }
+}
+
+TEST_F(TrainTest, AskedTwiceItEndsAtOnce) {
+  Start(Fake({"--steps=10000", "--slow-save"}));
+  WaitUntilReady();
+  kill(runner_, SIGINT);
+  absl::SleepFor(absl::Milliseconds(500));
+  kill(runner_, SIGINT);
+  EXPECT_EQ(Wait(), 128 + SIGINT);
+  EXPECT_THAT(Err(), HasSubstr("(Ctrl-C again: at once)\n"));
+  EXPECT_THAT(Err(), HasSubstr("up to 10.0s to end (Ctrl-C again kills)\n"));
+  EXPECT_THAT(Err(), Not(HasSubstr("Killing")));
+  EXPECT_THAT(
+      Err(),
+      HasSubstr("error: stopped by SIGINT before a checkpoint was complete\n"));
+}
+
+TEST_F(TrainTest, AskedThreeTimesItKills) {
+  Start(Fake({"--steps=10000", "--deaf"}));
+  WaitUntilReady();
+  for (int i = 0; i < 3; ++i) {
+    kill(runner_, SIGTERM);
+    absl::SleepFor(absl::Milliseconds(400));
+  }
+  EXPECT_EQ(Wait(), 128 + SIGTERM);
+  EXPECT_THAT(Err(), HasSubstr("     Killing ranks 0-1\n"));
+}
+
+// ---------------------------------------------------------------------------
+// What is found before any worker starts.
+
+TEST_F(TrainTest, WrongArgumentsAreToldOnce) {
+  EXPECT_EQ(Run(Fake({"--wrong"})), launch::kArguments);
+  EXPECT_EQ(Err(), "error: --wrong is wrong\n");
+  EXPECT_EQ(Out(), "");
+  EXPECT_FALSE(fs::exists("run"));  // No empty folder is left.
+}
+
+TEST_F(TrainTest, ACheckThatCrashesIsTold) {
+  EXPECT_EQ(Run(Fake({"--crash-in-check"})), 128 + SIGABRT);
+  EXPECT_THAT(Err(), HasSubstr("was ended by SIGABRT while it checked its "
+                               "arguments\n"));
+}
+
+TEST_F(TrainTest, ItsOwnWrongOptionsAreTold) {
+  EXPECT_EQ(Run({"--gpus", "many"}), launch::kArguments);
+  EXPECT_EQ(Err(),
+            "error: --gpus many: wants a number from 1 to 4096, or all\n"
+            "help: --help lists the options\n");
+  EXPECT_EQ(Run({"--model", "voxelmorf", "--cpu-procs", "1"}),
+            launch::kArguments);
+  EXPECT_THAT(Err(), AllOf(HasSubstr("--model voxelmorf"),
+                           HasSubstr("did you mean voxelmorph?")));
+}
+
+TEST_F(TrainTest, WithoutGpusItSaysWhatToDo) {
+  env_["CUDA_VISIBLE_DEVICES"] = "";
+  EXPECT_EQ(Run({"--gpus", "4"}), launch::kEnvironment);
+  EXPECT_EQ(Err(),
+            "error: --gpus 4, but 0 CUDA devices are visible "
+            "(CUDA_VISIBLE_DEVICES is empty)\n"
+            "help: use --cpu-procs 4 to run the same program on the CPU with "
+            "gloo\n");
+  EXPECT_EQ(Run({}), launch::kEnvironment);
+  EXPECT_THAT(Err(), HasSubstr("help: use --cpu-procs "));
+}
+
+TEST_F(TrainTest, AGpuForEachProcess) {
+  env_["LD_LIBRARY_PATH"] = Built("fake_cuda");
+  env_["FAKE_CUDA_DEVICES"] = "3";
+  const std::string worker =
+      Script("echo \"$*, of ${CUDA_VISIBLE_DEVICES-all}\"", /*ours=*/true);
+  ASSERT_EQ(Run({"--worker", worker, "--out", "run"}), 0) << Err();
+  EXPECT_EQ(Log(2, "stdout.log"), "--device=cuda --out=run, of all\n");
+  EXPECT_THAT(Err(), HasSubstr("Running 3 processes on GPUs"));
+  EXPECT_EQ(Run({"--worker", worker, "--gpus", "4"}), launch::kEnvironment);
+  EXPECT_THAT(Err(),
+              HasSubstr("--gpus 4, but only 3 CUDA devices are visible "
+                        "(0: Fake GPU 0, 1: Fake GPU 1, 2: Fake GPU 2)"));
+}
+
+TEST_F(TrainTest, APortInUseIsNamed) {
+  const auto held =
+      launch::ReservedPort::Bind(0, launch::ReservedPort::Use::kHandOver);
+  ASSERT_TRUE(held.ok());
+  EXPECT_EQ(Run(Fake({"--master-port", absl::StrCat(held->port())})),
+            launch::kEnvironment);
+  EXPECT_THAT(Err(), HasSubstr(absl::StrCat(
+                         "--master-port ", held->port(), ": port ",
+                         held->port(), " is in use by process ", getpid())));
+  EXPECT_FALSE(fs::exists("run"));
+}
+
+TEST_F(TrainTest, FoldersThatCannotBeWrittenAreNamed) {
+  std::ofstream("file") << "x";
+  const std::string worker = Script("echo never >marker");
+  EXPECT_EQ(Run({"--worker", worker, "--cpu-procs", "1", "--out", "file/run"}),
+            launch::kEnvironment);
+  EXPECT_EQ(Err(),
+            "error: cannot write to the output folder file/run: Not a "
+            "directory\nhelp: choose another with --out\n");
+  EXPECT_FALSE(fs::exists("marker"));
+}
+
+TEST_F(TrainTest, ProgramsThatCannotBeStarted) {
+  EXPECT_EQ(Run({"--worker", "nowhere", "--cpu-procs", "1"}),
+            launch::kNotFound);
+  EXPECT_THAT(Err(), HasSubstr("there is no worker nowhere"));
+  std::ofstream("text") << "x";
+  EXPECT_EQ(Run({"--worker", "text", "--cpu-procs", "1"}),
+            launch::kNotExecutable);
+  EXPECT_THAT(Err(), HasSubstr("the worker text is not an executable file"));
+  chmod("text", 0755);
+  EXPECT_EQ(Run({"--worker", "./text", "--cpu-procs", "1"}),
+            launch::kNotExecutable);
+  EXPECT_THAT(Err(), HasSubstr("cannot start ./text: Exec format error"));
+  // Outside a workspace, with no program beside the runner.
+  EXPECT_EQ(Run({"--cpu-procs", "1"}), launch::kNotFound);
+  EXPECT_THAT(Err(), AllOf(HasSubstr("/train_voxelmorph"),
+                           HasSubstr("help: give it with --worker PATH")));
+}
+
+TEST_F(TrainTest, HelpAndDryRunStartNothing) {
+  const std::string worker = Script("echo program ran");
+  EXPECT_EQ(Run({"--help", "--worker", worker}), 0);
+  EXPECT_THAT(Out(),
+              AllOf(HasSubstr("--cpu-procs N"), HasSubstr("--help-worker"),
+                    Not(HasSubstr("program ran"))));
+  EXPECT_EQ(Run({"--dry-run", "--worker", worker, "--cpu-procs", "2", "--lr",
+                 "1", "--env", "A=b", "--out", "run"}),
+            0);
+  EXPECT_EQ(Out(), "");
+  EXPECT_THAT(Err(), AllOf(HasSubstr("     Program worker.sh\n"),
+                           HasSubstr("   Arguments --lr 1 --out run\n"),
+                           HasSubstr("   Processes 2 on the CPU, "),
+                           HasSubstr("    Variable A=b\n")));
+  EXPECT_FALSE(fs::exists("run"));
+}
+
+TEST_F(TrainTest, TheWorkersOwnHelpIsShown) {
+  EXPECT_EQ(Run({"--help-worker", "--worker", Built("fake_worker")}), 0);
+  EXPECT_EQ(Out(), "Usage: fake_worker\n");
+}
+
+// ---------------------------------------------------------------------------
+// Building the worker.
+
+class BuildTest : public TrainTest {
+ protected:
+  // A bazel that notes its arguments and runs `body`.
+  void WriteBazel(const std::string& body) {
+    fs::create_directories("bin");
+    fs::create_directories("workspace");
+    std::ofstream("bin/bazel")
+        << "#!/bin/sh\necho \"$(pwd) $*\" >" << folder_ << "/bazel.txt\n"
+        << "for a; do case $a in --build_event_json_file=*) "
+           "EVENTS=${a#*=};; esac; done\n"
+        << body << "\n";
+    chmod("bin/bazel", 0755);
+    env_["PATH"] = folder_ + "/bin:" + env_["PATH"];
+    env_["BUILD_WORKSPACE_DIRECTORY"] = folder_ + "/workspace";
+  }
+};
+
+TEST_F(BuildTest, InsideAWorkspaceBazelBuildsTheModelsProgram) {
+  fs::create_directories("a b");
+  std::ofstream("a b/train_voxelmorph") << "#!/bin/sh\necho built; exit 0\n";
+  chmod("a b/train_voxelmorph", 0755);
+  WriteBazel(
+      absl::StrCat("echo noise; echo "
+                   "'{\"id\":{}}\n{\"namedSetOfFiles\":{\"files\":[{\"uri\":"
+                   "\"file:///x/other\"},{\"uri\":\"file://",
+                   folder_, "/a%20b/train_voxelmorph\"}]}}' >$EVENTS"));
+  ASSERT_EQ(Run({"--cpu-procs", "1"}), 0) << Err();
+  EXPECT_EQ(Out(), "[r0] built\n");
+  EXPECT_THAT(Contents("bazel.txt"),
+              StartsWith(folder_ + "/workspace build "
+                                   "//mir/models/voxelmorph:train_voxelmorph "
+                                   "--build_event_json_file="));
+  EXPECT_THAT(Err(), StartsWith("   Compiling "
+                                "//mir/models/voxelmorph:train_voxelmorph\n"
+                                "    Finished train_voxelmorph in "));
+  EXPECT_THAT(Err(), Not(HasSubstr("noise")));
+}
+
+TEST_F(BuildTest, GpusAskForTheCudaConfiguration) {
+  env_["LD_LIBRARY_PATH"] = Built("fake_cuda");
+  env_["FAKE_CUDA_DEVICES"] = "1";
+  WriteBazel("exit 1");
+  EXPECT_EQ(Run({"--gpus", "1"}), launch::kEnvironment);
+  EXPECT_THAT(Contents("bazel.txt"), HasSubstr(" build --config=cuda //mir/"));
+}
+
+TEST_F(BuildTest, AFailedBuildIsShown) {
+  WriteBazel("echo 'ERROR: no such thing' >&2; exit 7");
+  EXPECT_EQ(Run({"--cpu-procs", "1"}), launch::kEnvironment);
+  EXPECT_THAT(
+      Err(),
+      AllOf(HasSubstr("ERROR: no such thing\n"),
+            HasSubstr(
+                "error: cannot build //mir/models/voxelmorph:train_voxelmorph: "
+                "bazel ended with 7 in ")));
+  EXPECT_FALSE(fs::exists("runs"));
+}
+
+TEST_F(BuildTest, ABuildWithoutAResultIsTold) {
+  WriteBazel("exit 0");
+  EXPECT_EQ(Run({"--cpu-procs", "1"}), launch::kEnvironment);
+  EXPECT_THAT(Err(), HasSubstr("but does not say where it is\n"
+                               "help: give it with --worker PATH\n"));
+}
+
+TEST_F(BuildTest, WithoutBazelItSaysSo) {
+  env_["BUILD_WORKSPACE_DIRECTORY"] = folder_;
+  env_["PATH"] = folder_;
+  EXPECT_EQ(Run({"--cpu-procs", "1"}), launch::kNotFound);
+  EXPECT_THAT(Err(), HasSubstr("there is no bazel in PATH"));
+}
+
+TEST_F(BuildTest, DryRunSaysWhatWouldBeBuilt) {
+  WriteBazel("exit 0");
+  EXPECT_EQ(Run({"--cpu-procs", "1", "--dry-run"}), 0);
+  EXPECT_THAT(Err(),
+              HasSubstr("     Program what `bazel build "
+                        "//mir/models/voxelmorph:train_voxelmorph` makes\n"));
+  EXPECT_FALSE(fs::exists("bazel.txt"));
+}
+
+// ---------------------------------------------------------------------------
+// On a terminal.
+
+class TerminalTest : public TrainTest {
+ protected:
+  // Starts the runner as the foreground job of a terminal of 60 columns.
+  void StartOnTerminal(const std::vector<std::string>& arguments) {
+    master_ = launch::UniqueFd(posix_openpt(O_RDWR | O_NOCTTY | O_CLOEXEC));
+    ASSERT_EQ(grantpt(master_.get()), 0);
+    ASSERT_EQ(unlockpt(master_.get()), 0);
+    winsize size = {};
+    size.ws_col = 60;
+    ioctl(master_.get(), TIOCSWINSZ, &size);
+    const std::string name = ptsname(master_.get());
+    std::vector<std::string> line = arguments;
+    line.insert(line.begin(), Built("train"));
+    std::vector<char*> argv;
+    for (std::string& argument : line) argv.push_back(&argument[0]);
+    argv.push_back(nullptr);
+    runner_ = fork();
+    if (runner_ == 0) {
+      setsid();
+      const int terminal = open(name.c_str(), O_RDWR);  // Becomes its own.
+      for (const int fd : {0, 1, 2}) dup2(terminal, fd);
+      execv(argv[0], argv.data());
+      _exit(127);
+    }
+  }
+  // Reads until `text` has come or the terminal is closed.
+  const std::string& ReadUntil(const std::string& text) {
+    char buffer[4096];
+    while (!absl::StrContains(screen_, text)) {
+      const ssize_t got = read(master_.get(), buffer, sizeof(buffer));
+      if (got == -1 && errno == EINTR) continue;
+      if (got <= 0) break;
+      screen_.append(buffer, got);
+    }
+    return screen_;
+  }
+  void Type(char key) { ASSERT_EQ(write(master_.get(), &key, 1), 1); }
+
+  launch::UniqueFd master_;
+  std::string screen_;
+};
+
+TEST_F(TerminalTest, CtrlCSavesAndStops) {
+  StartOnTerminal(Fake({"--steps=10000"}));
+  ReadUntil("[r0]\033[0m ready");
+  ReadUntil("[r1]\033[0m ready");
+  Type('\x03');
+  EXPECT_THAT(ReadUntil("--resume --out run"),
+              HasSubstr("\033[1;33mStopping\033[0m ranks 0-1: up to 30.0s to "
+                        "save and end (Ctrl-C again: at once)"));
+  ReadUntil("the end");
+  EXPECT_EQ(Wait(), launch::kStopped);
+}
+
+TEST_F(TerminalTest, CtrlZHaltsTheWorkersToo) {
+  StartOnTerminal(Fake({"--steps=10000"}, /*processes=*/1));
+  ReadUntil("ready, process ");
+  ReadUntil("\n");
+  ASSERT_TRUE(Shows(""));
+  const pid_t worker = NumberAfter(Log(0, "stdout.log"), "ready, process ");
+  ASSERT_GT(worker, 0);
+  kill(runner_, SIGTSTP);
+  const auto state = [](pid_t pid) {
+    const std::string stat = Contents(absl::StrCat("/proc/", pid, "/stat"));
+    const size_t end = stat.rfind(')');
+    return end == std::string::npos ? "" : stat.substr(end + 2, 1);
+  };
+  EXPECT_TRUE(Within(absl::Seconds(10), [&] {
+    return state(worker) == "T" && state(runner_) == "T";
+  }));
+  kill(runner_, SIGCONT);
+  EXPECT_TRUE(Within(absl::Seconds(10), [&] { return state(worker) != "T"; }));
+  kill(runner_, SIGTERM);
+  ReadUntil("the end");
+  EXPECT_EQ(Wait(), launch::kStopped);
+}
+
+TEST_F(TerminalTest, WorkersKnowItsWidthAndRedrawInPlace) {
+  const std::string worker = Script(
+      "echo \"columns $MIR_STDOUT_COLUMNS $MIR_STDERR_COLUMNS\"\n"
+      "[ $RANK = 0 ] || exit 0\n"
+      "for i in 1 2 3; do printf \"\\r$i of 3\" >&2; sleep 0.1; done\n"
+      "printf '\\rdone\\n' >&2");
+  StartOnTerminal({"--worker", worker, "--cpu-procs", "2", "--out", "run"});
+  const std::string screen = ReadUntil("the end");
+  EXPECT_EQ(Wait(), 0);
+  EXPECT_THAT(screen, HasSubstr("columns 55 55\r\n"));
+  EXPECT_EQ(Log(1, "stdout.log"), "columns  \n");  // It is not shown.
+  EXPECT_THAT(screen,
+              HasSubstr("\r\033[K\033[2;31m[r0]\033[0m 2 of 3\r\033[K"));
+  EXPECT_THAT(screen, HasSubstr("[r0]\033[0m done\r\n"));
+  EXPECT_THAT(screen, HasSubstr("\033[1;32mFinished\033[0m 2 processes"));
+}
+
+}  // namespace
+}  // namespace mir::tools
