@@ -5,7 +5,9 @@
 
 #include <algorithm>
 #include <cstring>
+#include <filesystem>
 #include <fstream>
+#include <functional>
 #include <iterator>
 #include <numeric>
 
@@ -113,7 +115,7 @@ std::string Gzip(const std::string& bytes) {
 }
 
 std::string TestPath(const std::string& name) {
-  return ::testing::TempDir() + "/" + name;
+  return (std::filesystem::path(::testing::TempDir()) / name).string();
 }
 
 std::string WriteTestFile(const std::string& name, const std::string& bytes) {

@@ -38,6 +38,10 @@ at::Tensor RandomDiffeomorphism(at::IntArrayRef size,
   at::Tensor velocity =
       at::stack(components).mul_(options.amplitude_voxels / 2);
   for (size_t axis = 0; axis < size.size(); ++axis) {
+    if (half_size[axis] < 3) {  // Flat: nothing moves along it.
+      velocity.select(0, static_cast<int64_t>(axis)).zero_();
+      continue;
+    }
     std::vector<int64_t> along(velocity.dim(), 1);
     along[1 + axis] = half_size[axis];
     velocity.mul_(BorderTaper(half_size[axis], smoothness / 3).view(along));

@@ -134,6 +134,14 @@ TEST(RandomDiffeomorphismTest, MovesFarWithoutFolds) {
   EXPECT_NEAR(std::sqrt(square), 4, 1);
 }
 
+TEST(RandomDiffeomorphismTest, NothingMovesAlongAFlatAxis) {
+  RandomStream random({11});
+  const at::Tensor displacement =
+      RandomDiffeomorphism({40, 40, 1}, DeformationOptions(), random);
+  EXPECT_EQ(displacement.select(1, 2).abs().max().item<float>(), 0);
+  EXPECT_GT(displacement.select(1, 0).abs().max().item<float>(), 1);
+}
+
 TEST(RandomDiffeomorphismTest, HasThreeChannelsInThreeDimensions) {
   RandomStream random({9}), again({9}), other({10});
   const DeformationOptions options;
