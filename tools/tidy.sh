@@ -5,25 +5,26 @@
 #   tools/tidy.sh mir/geometry/warp.cc
 set -euo pipefail
 
-for program in clang-tidy-14 bazel; do
-  if ! command -v "$program" >/dev/null; then
-    echo "error: $program not found: apt-get install clang-tidy-14" >&2
-    exit 3
-  fi
-done
-
 if (($# == 0)); then
   echo 'usage: tools/tidy.sh FILE.cc...' >&2
   exit 2
 fi
+if ! command -v clang-tidy-14 >/dev/null; then
+  echo 'error: clang-tidy-14 not found: apt-get install clang-tidy-14' >&2
+  exit 3
+fi
 
-external=$(bazel info output_base 2>/dev/null)/external
+root=$(dirname "$(readlink -f "${BASH_SOURCE[0]}")")/..
+# Not from `bazel info`, which waits for a build that runs.
+output=$(readlink "$root/bazel-out" || true)
+external=${output%/execroot/*}/external
 if [[ ! -e $external/torch/include ]]; then
   echo 'error: LibTorch is not there yet: ./bazelw build //mir/base/...' >&2
   exit 3
 fi
-root=$(bazel info workspace 2>/dev/null)
 exec clang-tidy-14 --quiet "$@" -- -std=c++17 -I"$root" \
   -isystem "$external/torch/include" \
   -isystem "$external/torch/include/torch/csrc/api/include" \
+  -isystem "$external/nifti/include" \
+  -isystem "$external/nifti/include/nifti" \
   -DAT_PER_OPERATOR_HEADERS -DUSE_C10D_GLOO -DUSE_DISTRIBUTED
