@@ -83,3 +83,25 @@ def mir_cc_benchmark(name, srcs, deps, smoke_args = [], **kwargs):
         args = ["$(location :%s)" % name] + smoke_args,
         data = [":" + name],
     )
+
+def mir_training_binary(name, model, family, **kwargs):
+    """The training program of one model, which `//tools:train` starts.
+
+    Args:
+      name: the target, `train_<model>`.
+      model: the model's name in mir/models/models.json.
+      family: the library that registers it.
+      **kwargs: as cc_binary.
+    """
+    mir_cc_binary(
+        name = name,
+        srcs = ["@mir//mir/training:train_model.cc"],
+        local_defines = ["MIR_MODEL_NAME=\\\"%s\\\"" % model],
+        deps = [
+            family,
+            "@mir//mir/models:registry",
+            "@mir//mir/training:train_main",
+            "@nlohmann_json//:json",
+        ],
+        **kwargs
+    )

@@ -46,7 +46,9 @@ ABSL_FLAG(int64_t, batch_size, 1, "Pairs per process and forward pass.");
 ABSL_FLAG(int64_t, accumulate, 1,
           "Forward and backward passes per optimizer step.");
 ABSL_FLAG(std::string, optimizer, "adam", "adam, adamw or sgd.");
-ABSL_FLAG(double, lr, 0, "Learning rate; 0 takes the model's own.");
+ABSL_FLAG(double, lr, 0,
+          "Learning rate; 0 takes the model's own, or 0.001 on synthetic "
+          "shapes, which are for first tries.");
 ABSL_FLAG(std::string, similarity, "",
           "Image loss, such as ncc, mse or mir.ncc_vxm; empty takes the "
           "model's own.");
@@ -97,6 +99,10 @@ absl::StatusOr<std::vector<int64_t>> Numbers(const std::string& text) {
   }
   return numbers;
 }
+
+// A few hundred steps must show something, where models are trained for
+// hundreds of thousands.
+constexpr double kSyntheticLearningRate = 1e-3;
 
 std::string Or(const std::string& given, const std::string& otherwise) {
   return given.empty() ? otherwise : given;
@@ -149,8 +155,13 @@ absl::StatusOr<TrainCommand> TrainCommandFromFlags(
   options.batch_size = absl::GetFlag(FLAGS_batch_size);
   options.accumulate = absl::GetFlag(FLAGS_accumulate);
   options.optimizer = absl::GetFlag(FLAGS_optimizer);
-  const double lr = absl::GetFlag(FLAGS_lr);
-  options.learning_rate = lr == 0 ? defaults.learning_rate : lr;
+  options.learning_rate = absl::GetFlag(FLAGS_lr);
+  if (options.learning_rate == 0) {
+    const bool synthetic =
+        options.data.list.empty() && options.data.atlas.empty();
+    options.learning_rate =
+        synthetic ? kSyntheticLearningRate : defaults.learning_rate;
+  }
   options.similarity = Or(absl::GetFlag(FLAGS_similarity), defaults.similarity);
   options.regularizer =
       Or(absl::GetFlag(FLAGS_regularizer), defaults.regularizer);

@@ -39,13 +39,17 @@ class FlagsTest : public ::testing::Test {
 };
 
 TEST_F(FlagsTest, WhatIsNotGivenComesFromTheModel) {
-  const TrainOptions options = Parse({})->options;
+  const TrainOptions options = Parse({"--data", "list.json"})->options;
   EXPECT_EQ(options.similarity, "mse");
   EXPECT_EQ(options.similarity_weight, 2);
   EXPECT_EQ(options.regularizer, "l1");
   EXPECT_EQ(options.regularizer_weight, 0.5);
   EXPECT_EQ(options.learning_rate, 3e-4);
   EXPECT_EQ(options.steps, 200);
+}
+
+TEST_F(FlagsTest, SyntheticShapesAreLearntFaster) {
+  EXPECT_EQ(Parse({"--data="})->options.learning_rate, 1e-3);
 }
 
 TEST_F(FlagsTest, WhatIsGivenWins) {

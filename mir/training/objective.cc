@@ -1,0 +1,38 @@
+#include "mir/training/objective.h"
+
+#include <ATen/TensorOperators.h>
+
+#include "mir/base/status_macros.h"
+#include "mir/precision/fp32_region.h"
+
+namespace mir::training {
+
+absl::StatusOr<Objective> Objective::Make(const TrainOptions& options) {
+  Objective objective;
+  MIR_ASSIGN_OR_RETURN(objective.similarity_,
+                       losses::MakeSimilarity(options.similarity));
+  MIR_ASSIGN_OR_RETURN(objective.regularizer_,
+                       losses::MakeRegularizer(options.regularizer));
+  objective.similarity_weight_ = options.similarity_weight;
+  objective.regularizer_weight_ = options.regularizer_weight;
+  objective.convention_ = options.warp_convention == "mir"
+                              ? geometry::WarpConvention::kMirCompatible
+                              : geometry::WarpConvention::kExact;
+  return objective;
+}
+
+LossTerms Objective::operator()(const models::Registration& registration,
+                                const at::Tensor& moving,
+                                const at::Tensor& fixed) const {
+  const precision::Fp32Region in_float32;
+  const at::Tensor moved = geometry::Warp(moving, registration.displacement,
+                                          {.convention = convention_});
+  const at::Tensor similarity = similarity_(fixed, moved);
+  const at::Tensor regularizer = regularizer_(registration.regularized);
+  return {.total = similarity_weight_ * similarity +
+                   regularizer_weight_ * regularizer,
+          .similarity = similarity.detach(),
+          .regularizer = regularizer.detach()};
+}
+
+}  // namespace mir::training

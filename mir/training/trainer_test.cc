@@ -1,0 +1,242 @@
+#include "mir/training/trainer.h"
+
+#include <ATen/TensorOperators.h>
+#include <ATen/ops/full_like.h>
+#include <ATen/ops/zeros.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <torch/nn/modules/conv.h>
+
+#include <atomic>
+#include <filesystem>
+#include <limits>
+
+#include "absl/strings/str_cat.h"
+#include "mir/base/exit_status.h"
+#include "mir/checkpoint/archive.h"
+#include "mir/checkpoint/state_dict.h"
+#include "mir/data/synthetic_source.h"
+#include "mir/launch/exit_codes.h"
+#include "mir/testing/status_matchers.h"
+#include "mir/testing/tensor_matchers.h"
+#include "mir/training/run_folder.h"
+
+namespace mir::training {
+namespace {
+
+using ::mir::testing::IsOk;
+using ::mir::testing::StatusIs;
+using ::mir::testing::TensorEq;
+using ::testing::HasSubstr;
+
+// The smallest model that can learn: one displacement for all, and a
+// convolution that gives each voxel its own.
+class ShiftModel : public models::RegistrationModel {
+ public:
+  ShiftModel()
+      : convolution_(register_module(
+            "flow",
+            torch::nn::Conv2d(torch::nn::Conv2dOptions(2, 2, 3).padding(1)))) {
+    torch::NoGradGuard no_grad;
+    convolution_->weight.mul_(0.01);
+    convolution_->bias.zero_();
+  }
+
+  models::Registration Register(const at::Tensor& moving,
+                                const at::Tensor& fixed) override {
+    at::Tensor field = convolution_(torch::cat({moving, fixed}, 1));
+    if (calls_++ == nan_at_call) {
+      field = field * std::numeric_limits<double>::quiet_NaN();
+    }
+    return {field, field};
+  }
+  std::vector<int64_t> SizeMultiple() const override { return {1, 1}; }
+
+  static inline int64_t nan_at_call = -1;
+
+ private:
+  torch::nn::Conv2d convolution_;
+  int64_t calls_ = 0;
+};
+
+std::shared_ptr<data::PairSource> Shapes(bool validation) {
+  return data::SyntheticSource::Make({.seed = 3,
+                                      .size = {16, 16},
+                                      .count = validation ? 2 : 5,
+                                      .validation = validation})
+      .value();
+}
+
+class TrainerTest : public ::testing::Test {
+ protected:
+  TrainerTest() {
+    ShiftModel::nan_at_call = -1;
+    options_.steps = 6;
+    options_.learning_rate = 0.05;
+    options_.similarity = "mse";
+    options_.regularizer_weight = 0.01;
+    options_.validate_every = 3;
+    options_.data.loader_threads = 1;
+    environment_.training = Shapes(/*validation=*/false);
+    environment_.validation = Shapes(/*validation=*/true);
+    choice_.name = "shift";
+    choice_.configuration = {{"img_size", {16, 16}}};
+    choice_.factory = [](const nlohmann::json&) {
+      return std::make_shared<ShiftModel>();
+    };
+  }
+
+  // A run in a fresh folder of that name.
+  absl::Status Run(const std::string& name) {
+    options_.out = Folder(name);
+    std::filesystem::remove_all(options_.out);
+    options_.resume = false;
+    return Train(options_, choice_, environment_);
+  }
+
+  absl::Status Resume(const std::string& name) {
+    options_.out = Folder(name);
+    options_.resume = true;
+    return Train(options_, choice_, environment_);
+  }
+
+  static std::string Folder(const std::string& name) {
+    return absl::StrCat(::testing::TempDir(), "/", name);
+  }
+
+  static std::vector<nlohmann::json> Metrics(const std::string& name) {
+    return RunFolder(Folder(name)).ReadMetrics().value();
+  }
+
+  // The lines of the steps, without their times.
+  static std::vector<nlohmann::json> Steps(const std::string& name) {
+    std::vector<nlohmann::json> steps;
+    for (nlohmann::json line : Metrics(name)) {
+      if (line.contains("loss")) {
+        line.erase("seconds");
+        steps.push_back(line);
+      }
+    }
+    return steps;
+  }
+
+  static checkpoint::StateDict Weights(const std::string& name) {
+    return checkpoint::FindStateDict(
+               checkpoint::ReadCheckpoint(RunFolder(Folder(name)).latest())
+                   .value())
+        .value();
+  }
+
+  static void ExpectSameRun(const std::string& a, const std::string& b) {
+    EXPECT_EQ(Steps(a), Steps(b));
+    const checkpoint::StateDict left = Weights(a);
+    const checkpoint::StateDict right = Weights(b);
+    ASSERT_EQ(left.entries.size(), right.entries.size());
+    for (size_t i = 0; i < left.entries.size(); ++i) {
+      EXPECT_EQ(left.entries[i].first, right.entries[i].first);
+      EXPECT_THAT(left.entries[i].second, TensorEq(right.entries[i].second));
+    }
+  }
+
+  TrainOptions options_;
+  ModelChoice choice_;
+  TrainEnvironment environment_;
+};
+
+TEST_F(TrainerTest, LossFallsAndTheFolderIsComplete) {
+  options_.steps = 40;
+  options_.validate_every = 20;
+  ASSERT_THAT(Run("whole"), IsOk());
+  const std::vector<nlohmann::json> steps = Steps("whole");
+  ASSERT_EQ(steps.size(), 40);
+  double first = 0;
+  double last = 0;
+  for (int i = 0; i < 5; ++i) {
+    first += steps[i]["loss"].get<double>();
+    last += steps[39 - i]["loss"].get<double>();
+  }
+  EXPECT_LT(last, first);
+  EXPECT_EQ(steps[7]["epoch"], 1);  // 5 pairs an epoch.
+
+  std::vector<int64_t> validated;
+  for (const nlohmann::json& line : Metrics("whole")) {
+    if (line.contains("val_dice")) validated.push_back(line["step"]);
+  }
+  EXPECT_EQ(validated, (std::vector<int64_t>{0, 20, 40}));
+  for (const char* file : {"config.json", "summary.png",
+                           "checkpoints/latest.pth", "checkpoints/best.pth"}) {
+    EXPECT_TRUE(std::filesystem::exists(Folder("whole/") + file)) << file;
+  }
+}
+
+TEST_F(TrainerTest, TheSameRunTwiceIsTheSame) {
+  ASSERT_THAT(Run("once"), IsOk());
+  options_.data.loader_threads = 3;
+  ASSERT_THAT(Run("twice"), IsOk());
+  ExpectSameRun("once", "twice");
+}
+
+TEST_F(TrainerTest, StoppedAndResumedEqualsUnbroken) {
+  for (const char* optimizer : {"adam", "adamw", "sgd"}) {
+    options_.optimizer = optimizer;
+    ASSERT_THAT(Run("unbroken"), IsOk());
+    std::atomic<int> asked = 0;
+    environment_.stop_requested = [&] { return ++asked == 2; };
+    const absl::Status stopped = Run("stopped");
+    EXPECT_EQ(ExitCodeOf(stopped), launch::kStopped) << stopped;
+    EXPECT_EQ(Steps("stopped").size(), 2);
+    environment_.stop_requested = [] { return false; };
+    ASSERT_THAT(Resume("stopped"), IsOk());
+    ExpectSameRun("unbroken", "stopped");
+  }
+}
+
+TEST_F(TrainerTest, ALongerRunGoesOn) {
+  ASSERT_THAT(Run("long"), IsOk());
+  options_.steps = 3;
+  ASSERT_THAT(Run("short"), IsOk());
+  options_.steps = 6;
+  ASSERT_THAT(Resume("short"), IsOk());
+  ExpectSameRun("long", "short");
+}
+
+TEST_F(TrainerTest, ALossThatIsNotFiniteStopsBeforeTheWeights) {
+  options_.validate_every = 0;
+  environment_.validation = nullptr;
+  ShiftModel::nan_at_call = 4;
+  const absl::Status status = Run("nan");
+  EXPECT_EQ(ExitCodeOf(status), launch::kNumeric) << status;
+  EXPECT_THAT(status, StatusIs(absl::StatusCode::kOutOfRange,
+                               HasSubstr("not finite at step 5")));
+  options_.skip_nonfinite = 1;
+  ASSERT_THAT(Run("nan_skipped"), IsOk());
+  const std::vector<nlohmann::json> steps = Steps("nan_skipped");
+  ASSERT_EQ(steps.size(), 6);
+  EXPECT_EQ(steps[4]["updated"], false);
+  EXPECT_TRUE(steps[4]["loss"].is_null());
+  EXPECT_EQ(steps[5]["updated"], true);
+}
+
+TEST_F(TrainerTest, NamesWhatCannotBeResumed) {
+  EXPECT_EQ(ExitCodeOf(Resume("never_begun")), launch::kCheckpoint);
+  ASSERT_THAT(Run("other_model"), IsOk());
+  choice_.factory = [](const nlohmann::json&)
+      -> absl::StatusOr<std::shared_ptr<models::RegistrationModel>> {
+    auto model = std::make_shared<ShiftModel>();
+    model->register_parameter("extra", torch::zeros({2}));
+    return model;
+  };
+  const absl::Status status = Resume("other_model");
+  EXPECT_EQ(ExitCodeOf(status), launch::kCheckpoint);
+  EXPECT_THAT(std::string(status.message()), HasSubstr("extra"));
+}
+
+TEST_F(TrainerTest, RefusesAnotherRunsFolder) {
+  ASSERT_THAT(Run("mine"), IsOk());
+  options_.resume = false;
+  EXPECT_EQ(ExitCodeOf(Train(options_, choice_, environment_)),
+            launch::kEnvironment);
+}
+
+}  // namespace
+}  // namespace mir::training

@@ -1,0 +1,39 @@
+#ifndef MIR_TRAINING_VALIDATION_H_
+#define MIR_TRAINING_VALIDATION_H_
+
+#include <functional>
+
+#include "absl/status/statusor.h"
+#include "absl/types/optional.h"
+#include "mir/data/source.h"
+#include "mir/distributed/init.h"
+#include "mir/models/registration_model.h"
+#include "mir/precision/precision.h"
+#include "mir/training/objective.h"
+
+namespace mir::training {
+
+// How a model does on held-out pairs: means over all cases, each evaluated
+// exactly once whatever the number of ranks; the same on every rank.
+struct ValidationResult {
+  int64_t cases = 0;
+  double loss = 0;
+  double folded = 0;  // Share of voxels with |J| <= 0.
+  // Mean Dice over labels and cases with the moving labels warped (nearest
+  // voxel), and before any registration. Absent where the data have no labels.
+  absl::optional<double> dice;
+  absl::optional<double> dice_before;
+};
+
+// Evaluates `model` on all pairs of `source`, each rank its share. `on_case` is
+// called after each of this rank's cases. Errors of the source carry exit code
+// 10; UNAVAILABLE where a peer is gone.
+absl::StatusOr<ValidationResult> Validate(
+    models::RegistrationModel& model, const data::PairSource& source,
+    const Objective& objective, precision::Precision precision,
+    const distributed::Context& context,
+    const std::function<void()>& on_case = [] {});
+
+}  // namespace mir::training
+
+#endif  // MIR_TRAINING_VALIDATION_H_
