@@ -1,0 +1,64 @@
+#include "tools/register/trained_model.h"
+
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "mir/base/exit_status.h"
+#include "mir/base/status_macros.h"
+#include "mir/launch/exit_codes.h"
+#include "mir/models/model_list.h"
+#include "mir/models/registry.h"
+#include "mir/training/training_state.h"
+
+namespace mir::tools {
+
+absl::StatusOr<TrainedModel> LoadTrainedModel(
+    const TrainedModelOptions& options, const c10::Device& device) {
+  MIR_ASSIGN_OR_RETURN(const training::Description description,
+                       training::ReadDescription(options.weights));
+  const std::string recorded_name = description.value("model", "");
+  TrainedModel trained;
+  trained.name = options.model.empty() ? recorded_name : options.model;
+  if (trained.name.empty()) {
+    return WithExitCode(
+        absl::InvalidArgumentError(absl::StrCat(
+            options.weights,
+            " does not say which model it holds; say so with --model (",
+            absl::StrJoin(models::ModelNames(), ", "), ") and --config")),
+        launch::kArguments);
+  }
+
+  nlohmann::json configuration;
+  if (options.configuration.empty() && trained.name == recorded_name) {
+    configuration =
+        description.value("configuration", nlohmann::json::object());
+  } else {
+    MIR_ASSIGN_OR_RETURN(
+        configuration,
+        models::ModelConfig(trained.name, options.configuration.empty()
+                                              ? "default"
+                                              : options.configuration));
+  }
+  absl::StatusOr<std::shared_ptr<models::RegistrationModel>> model =
+      models::BuildModel(trained.name, configuration);
+  if (!model.ok()) return WithExitCode(model.status(), launch::kCheckpoint);
+  trained.model = *std::move(model);
+  MIR_RETURN_IF_ERROR(training::LoadWeights(options.weights, *trained.model));
+  trained.model->to(device);
+  trained.model->eval();
+
+  if (description.value("warp_convention", "mir") == "exact") {
+    trained.convention = geometry::WarpConvention::kExact;
+  }
+  const std::string intensity = options.intensity.empty()
+                                    ? description.value("intensity", "minmax")
+                                    : options.intensity;
+  MIR_ASSIGN_OR_RETURN(trained.prepare.intensity,
+                       data::ParseIntensity(intensity));
+  trained.prepare.spacing_mm = description.value("spacing_mm", 0.0);
+  trained.prepare.reorient = !description.empty();
+  return trained;
+}
+
+}  // namespace mir::tools
