@@ -20,15 +20,15 @@ namespace mir::distributed {
 // All functions here but IsMainProcess, IsPeerFailure and CatchCollective are
 // collectives: every rank calls them, in the same order, from one thread at a
 // time. In a single process they return their argument. They wait for the
-// result. A peer that died or did not take part in time is UNAVAILABLE with the
-// exit code 20; a wrong argument is INVALID_ARGUMENT.
+// result (on CUDA, the current stream does). A peer that died or did not take
+// part within the collective timeout is UNAVAILABLE with the exit code kPeer.
 
 // True on the rank that prints and saves.
 bool IsMainProcess(const Context& context);
 
 // Element-wise over the ranks' tensors, which have the same shape and dtype and
-// lie on the CPU or context.device. Returns a new tensor. The mean of integers
-// is an INVALID_ARGUMENT.
+// lie on the CPU or context.device. Returns a new tensor, outside autograd. The
+// mean of integers is an INVALID_ARGUMENT; a NaN may get lost in a maximum.
 absl::StatusOr<at::Tensor> AllReduceSum(const Context& context,
                                         const at::Tensor& tensor);
 absl::StatusOr<at::Tensor> AllReduceMax(const Context& context,

@@ -15,7 +15,7 @@
 #include "absl/time/clock.h"
 #include "mir/base/exit_status.h"
 #include "mir/distributed/sampler.h"
-#include "mir/distributed/thread_ranks.h"
+#include "mir/distributed/test_ranks.h"
 #include "mir/launch/exit_codes.h"
 #include "mir/testing/status_matchers.h"
 #include "mir/testing/tensor_matchers.h"
@@ -216,10 +216,9 @@ TEST(PeerFailureTest, APeerThatLeavesIsNoticedAtOnce) {
         }
         const absl::Time start = absl::Now();
         const absl::Status status = AllReduceSum(context, 1.).status();
-        EXPECT_THAT(
-            status,
-            StatusIs(absl::StatusCode::kUnavailable,
-                     HasSubstr("lost a peer: Connection closed by peer")));
+        EXPECT_THAT(status, StatusIs(absl::StatusCode::kUnavailable,
+                                     AllOf(HasSubstr("lost a peer: "),
+                                           HasSubstr(" by peer"))));
         EXPECT_EQ(ExitCodeOf(status), launch::kPeer);
         EXPECT_LT(absl::Now() - start, absl::Seconds(30));
         Cleanup(context);

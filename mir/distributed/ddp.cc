@@ -1,7 +1,6 @@
 #include "mir/distributed/ddp.h"
 
 #include <c10/util/Exception.h>
-#include <torch/csrc/distributed/c10d/debug.h>
 #include <torch/nn/module.h>
 
 #include <algorithm>
@@ -9,6 +8,7 @@
 #include <sstream>
 #include <string>
 #include <torch/csrc/distributed/c10d/comm.hpp>
+#include <torch/csrc/distributed/c10d/logger.hpp>
 #include <torch/csrc/distributed/c10d/reducer.hpp>
 #include <unordered_map>
 #include <unordered_set>
@@ -172,6 +172,7 @@ struct DistributedModel::State {
   NamedTensors parameters;
   bool sync = true;  // What the last BeforeForward said.
   std::shared_ptr<c10d::Reducer> reducer;
+  std::shared_ptr<c10d::Logger> logger;  // The reducer uses it unasked.
 };
 
 DistributedModel::DistributedModel(torch::nn::Module& module,
@@ -210,6 +211,14 @@ DistributedModel::DistributedModel(torch::nn::Module& module,
       c10d::kDefaultFirstBucketBytes,
       /*skip_all_reduce_unused_params=*/false, /*use_python_reducer=*/false,
       /*bucket_bytes_cap_list=*/std::vector<int64_t>());
+  state_->logger = std::make_shared<c10d::Logger>(state_->reducer);
+  state_->reducer->set_logger(state_->logger);
+  const at::Device device = state_->parameters[0].second.device();
+  state_->logger->set_construction_data_and_log(
+      module.name(),
+      device.is_cuda() ? std::vector<int>{device.index()} : std::vector<int>(),
+      /*output_device=*/device.is_cuda() ? device.index() : -1,
+      options.broadcast_buffers, /*has_sync_bn=*/false, /*static_graph=*/false);
 }
 
 DistributedModel::~DistributedModel() = default;
@@ -220,7 +229,10 @@ DistributedModel& DistributedModel::operator=(DistributedModel&&) noexcept =
 void DistributedModel::BeforeForward(bool sync) {
   if (state_ == nullptr) return;
   state_->sync = sync;
-  if (sync) state_->reducer->prepare_for_forward();
+  if (sync) {
+    state_->logger->set_runtime_stats_and_log();
+    state_->reducer->prepare_for_forward();
+  }
   state_->reducer->rebuild_buckets();
   if (sync && state_->options.broadcast_buffers) BroadcastBuffers();
 }

@@ -57,9 +57,9 @@ struct DdpOptions {
 // process nothing is done at all. Not thread-safe.
 class DistributedModel {
  public:
-  // Gives every rank the parameters and buffers of rank 0. Parameters must not
-  // be added, replaced or frozen afterwards, while buffers may be reassigned.
-  // A parameter that occurs twice counts once. `module` must outlive this.
+  // Gives every rank the parameters (frozen ones too) and buffers of rank 0.
+  // Parameters must not be added, replaced or frozen afterwards. A parameter
+  // that has two names counts once. `module` must outlive this.
   //
   // Throws c10::ValueError if the ranks' parameters or buffers differ in name,
   // shape, strides or dtype (it names the first that does), or if the module

@@ -37,6 +37,10 @@ using ::testing::AllOf;
 using ::testing::Each;
 using ::testing::HasSubstr;
 
+// LibTorch's flight recorder, one for the process, is filled by all groups
+// without a lock.
+const bool kWithoutRecorder = setenv("TORCH_FR_BUFFER_SIZE", "0", 1) == 0;
+
 // A port of this machine that stays ours: bound, listening or not.
 class Port {
  public:
@@ -86,6 +90,7 @@ InitOptions OptionsOf(const launch::World& world) {
 // Joins each world on a thread of its own; those that can then add their ranks.
 std::vector<absl::StatusOr<double>> JoinAndSum(
     const std::vector<InitOptions>& ranks) {
+  EXPECT_TRUE(kWithoutRecorder);
   std::vector<absl::StatusOr<double>> sums(ranks.size(),
                                            absl::UnknownError("did not end"));
   std::vector<std::thread> threads;
