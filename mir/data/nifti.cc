@@ -349,6 +349,39 @@ absl::Status WriteDisplacement(const std::string& path,
   });
 }
 
+bool HasPerpendicularAxes(const Affine& matrix) {
+  for (int a = 0; a < 3; ++a) {
+    const int b = (a + 1) % 3;
+    double product = 0, length_a = 0, length_b = 0;
+    for (int row = 0; row < 3; ++row) {
+      product += matrix[row][a] * matrix[row][b];
+      length_a += matrix[row][a] * matrix[row][a];
+      length_b += matrix[row][b] * matrix[row][b];
+    }
+    if (std::abs(product) > 1e-3 * std::sqrt(length_a * length_b)) return false;
+  }
+  return true;
+}
+
+// Where ITK (5.4) takes a file's voxels to lie, if its forms disagree or there
+// are none: its transforms work there. `is_ras` becomes false where ITK takes
+// the file's axes for LPS ones.
+absl::StatusOr<Affine> ItkAffine(const std::string& path,
+                                 const Volume& reference, bool& is_ras) {
+  NiftiHeader header = *reference.header;
+  const bool has_qform = header.fields.qform_code > 0;
+  const int sform_code = header.fields.sform_code;
+  is_ras = has_qform || sform_code > 0;
+  if (!has_qform || sform_code <= 0) return reference.grid.to_world;
+
+  header.fields.sform_code = 0;
+  MIR_ASSIGN_OR_RETURN(const Grid qform, GridOf(path, header));
+  const bool sform_wins = HasPerpendicularAxes(reference.grid.to_world) &&
+                          (sform_code == NIFTI_XFORM_SCANNER_ANAT ||
+                           SameGrid(qform, reference.grid));
+  return sform_wins ? reference.grid.to_world : qform.to_world;
+}
+
 }  // namespace
 
 absl::StatusOr<Volume> ReadImage(const std::string& path) {
@@ -443,11 +476,13 @@ absl::Status WriteItkDisplacement(const std::string& path,
                                   const at::Tensor& displacement,
                                   const Volume& reference) {
   Affine linear = reference.grid.to_world;
-  // ITK takes the axes of a file without forms for LPS ones.
-  const NiftiHeader* const header = reference.header.get();
-  const bool placed = header == nullptr || header->fields.qform_code > 0 ||
-                      header->fields.sform_code > 0;
-  if (placed) {
+  bool is_ras = true;
+  if (reference.header != nullptr) {
+    MIR_ASSIGN_OR_RETURN(const Affine as_itk,
+                         ItkAffine(path, reference, is_ras));
+    linear = as_itk;
+  }
+  if (is_ras) {
     for (int row = 0; row < 2; ++row) {
       for (int column = 0; column < 3; ++column) linear[row][column] *= -1;
     }

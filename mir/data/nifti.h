@@ -61,6 +61,9 @@ absl::Status WriteLabels(const std::string& path, const at::Tensor& voxels,
 // the warped image at x is the moving one at x + displacement(x), both on the
 // reference's grid. Writes [X, Y, Z, 1, 3] float32 of intent 1007 (vector): the
 // same field in mm, x and y negated (LPS), as ITK's and ANTs' transforms read.
+// Where the reference file's sform and qform disagree, or it has neither, the
+// directions are those that ITK takes: then the field fits images with the same
+// header.
 absl::Status WriteItkDisplacement(const std::string& path,
                                   const at::Tensor& displacement,
                                   const Volume& reference);

@@ -648,6 +648,24 @@ TEST(NiftiWriteTest, ItkFieldsFollowTheAxesOfTheGrid) {
   EXPECT_THAT(VectorAt(bytes, 0, 0, 2), ElementsAre(0, 0, 0));
 }
 
+TEST(NiftiWriteTest, ItkTakesTheQformWhereFormsDisagree) {
+  RawNifti raw;  // sform: 2x2x3 mm, RAS.
+  raw.qform_code = 2;
+  raw.quatern = {0, 0, 1};  // Half a turn about z: LPS.
+  at::Tensor shift = at::zeros({3, 2, 3, 4});
+  shift.select(0, 0).fill_(3);
+  const std::string path = TestPath("forms.nii");
+  raw.sform_code = 2;
+  ASSERT_THAT(WriteItkDisplacement(path, shift, ReadReference(raw)), IsOk());
+  EXPECT_THAT(VectorAt(ReadTestFile(path), 1, 1, 1), ElementsAre(6, 0, 0));
+  raw.sform_code = 1;  // A scanner's: ITK prefers it.
+  ASSERT_THAT(WriteItkDisplacement(path, shift, ReadReference(raw)), IsOk());
+  EXPECT_THAT(VectorAt(ReadTestFile(path), 1, 1, 1), ElementsAre(-6, 0, 0));
+  raw.srow[1] = 1;  // But not if it is sheared.
+  ASSERT_THAT(WriteItkDisplacement(path, shift, ReadReference(raw)), IsOk());
+  EXPECT_THAT(VectorAt(ReadTestFile(path), 1, 1, 1), ElementsAre(6, 0, 0));
+}
+
 TEST(NiftiWriteTest, ItkTakesAxesWithoutFormsForItsOwn) {
   RawNifti raw;
   raw.sform_code = 0;
