@@ -162,11 +162,16 @@ TEST(LoaderTest, MakesNoMoreThanPrefetchAhead) {
   options.prefetch = 3;
   Loader loader(source, PlanBatches(FirstPositions(100), 1), options);
 
-  absl::SleepFor(absl::Milliseconds(50));
-  EXPECT_EQ(source->started, 3);
+  const auto settles_at = [&](int64_t started) {
+    for (int i = 0; i < 1000 && source->started < started; ++i) {
+      absl::SleepFor(absl::Milliseconds(10));
+    }
+    absl::SleepFor(absl::Milliseconds(30));
+    return source->started == started;
+  };
+  EXPECT_TRUE(settles_at(3));
   EXPECT_THAT(loader.Next(), IsOk());
-  absl::SleepFor(absl::Milliseconds(50));
-  EXPECT_EQ(source->started, 4);
+  EXPECT_TRUE(settles_at(4));
 }
 
 TEST(LoaderTest, StopsWhileBatchesAreBeingMade) {

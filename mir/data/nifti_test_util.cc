@@ -120,6 +120,8 @@ std::string TestPath(const std::string& name) {
 
 std::string WriteTestFile(const std::string& name, const std::string& bytes) {
   const std::string path = TestPath(name);
+  // Some file systems wait for the disk where a file is overwritten.
+  std::filesystem::remove(path);
   std::ofstream(path, std::ios::binary) << bytes;
   return path;
 }
