@@ -60,6 +60,9 @@ class SignalReader {
       sigaddset(&signals_, SIGHUP);
     }
     sigprocmask(SIG_BLOCK, &signals_, &before_);
+    // Where this process was started with it ignored, the system would not keep
+    // how a child ended.
+    signal(SIGCHLD, SIG_DFL);
     fd_ = UniqueFd(signalfd(-1, &signals_, SFD_CLOEXEC | SFD_NONBLOCK));
   }
   ~SignalReader() {

@@ -53,9 +53,7 @@ constexpr int kTailLines = 20;
 std::string Seconds(absl::Duration duration) {
   const double seconds = absl::ToDoubleSeconds(duration);
   if (seconds < 60) return absl::StrFormat("%.1fs", seconds);
-  const int64_t whole = std::llround(seconds);
-  return absl::StrFormat("%d:%02d:%02d", whole / 3600, whole / 60 % 60,
-                         whole % 60);
+  return absl::FormatDuration(absl::Trunc(duration, absl::Seconds(1)));
 }
 
 std::string SignalName(int signal) {
@@ -502,7 +500,8 @@ void Runner::Summarize(const Outcome& outcome, absl::Duration took) {
     case launch::kStopped:
       console_.Say("Stopped", absl::StrCat("after ", Seconds(took), checkpoint),
                    Mood::kWarning);
-      if (plan_.keeps_contract) console_.Line(resume);
+      // Our workers say it too, on rank 0.
+      if (plan_.keeps_contract && !console_.Shows(0)) console_.Line(resume);
       return;
     case launch::kTimeout:
       console_.Error(absl::StrCat(

@@ -20,6 +20,7 @@ int main(int argc, char** argv) {
     }
   }
   signal(SIGPIPE, SIG_IGN);
+  signal(SIGCHLD, SIG_DFL);  // Who started this program may have ignored it.
   return mir::tools::RunTraining(
       std::vector<std::string>(argv + 1, argv + argc),
       mir::launch::CurrentEnv());

@@ -320,6 +320,29 @@ TEST_F(TrainTest, ClosedDescriptorsDoNoHarm) {
   EXPECT_EQ(Log(1, "stdout.log"), "hello\n");
 }
 
+TEST_F(TrainTest, SignalsThatItsParentIgnoresDoNoHarm) {
+  launch::Command command;
+  Script("exit 10");
+  command.argv = {"/bin/sh", "-c",
+                  absl::StrCat("trap '' CHLD PIPE; exec ", Built("train"),
+                               " --worker ./worker.sh --cpu-procs 2")};
+  command.env = env_;
+  const auto captured = launch::RunAndCapture(command);
+  ASSERT_TRUE(captured.ok());
+  EXPECT_EQ(launch::ExitCodeOfWaitStatus(captured->wait_status), launch::kData);
+}
+
+TEST_F(TrainTest, TheFirstWorkerStartsAtOnce) {
+  Script("date +%s%N");
+  const int64_t before = absl::ToUnixNanos(absl::Now());
+  ASSERT_EQ(
+      Run({"--worker", "./worker.sh", "--cpu-procs", "1", "--out", "run"}), 0);
+  int64_t started = 0;
+  ASSERT_TRUE(absl::SimpleAtoi(Log(0, "stdout.log"), &started));
+  // A few milliseconds; ten times what is promised, for a busy machine.
+  EXPECT_LT(started - before, int64_t{500'000'000});
+}
+
 // ---------------------------------------------------------------------------
 // Failures.
 
@@ -447,9 +470,20 @@ TEST_F(TrainTest, AskedToStopItSaves) {
     EXPECT_THAT(Err(), HasSubstr("    Stopping ranks 0-1: up to 30.0s to save "
                                  "and end"));
     EXPECT_THAT(Err(), HasSubstr("     Stopped after "));
-    EXPECT_THAT(Err(), HasSubstr("is saved in run/checkpoints/latest.pth\n"
-                                 "help: go on with --resume --out run\n"));
+    EXPECT_THAT(Err(), HasSubstr("is saved in run/checkpoints/latest.pth\n"));
   }
+}
+
+TEST_F(TrainTest, StoppedWithoutAConsoleItSaysHowToGoOn) {
+  Start({"--worker", Built("fake_worker"), "--cpu-procs", "1", "--console",
+         "none", "--out", "run", "--steps=10000"});
+  ASSERT_TRUE(Within(absl::Seconds(10), [] {
+    return absl::StrContains(Log(0, "stdout.log"), "ready");
+  }));
+  kill(runner_, SIGTERM);
+  EXPECT_EQ(Wait(), launch::kStopped);
+  EXPECT_EQ(Out(), "");
+  EXPECT_THAT(Err(), HasSubstr("help: go on with --resume --out run\n"));
 }
 
 TEST_F(TrainTest, AskedTwiceItEndsAtOnce) {
@@ -728,7 +762,7 @@ TEST_F(TerminalTest, CtrlCSavesAndStops) {
   ReadUntil("[r0]\033[0m ready");
   ReadUntil("[r1]\033[0m ready");
   Type('\x03');
-  EXPECT_THAT(ReadUntil("--resume --out run"),
+  EXPECT_THAT(ReadUntil("is saved in"),
               HasSubstr("\033[1;33mStopping\033[0m ranks 0-1: up to 30.0s to "
                         "save and end (Ctrl-C again: at once)"));
   ReadUntil("the end");
