@@ -2,6 +2,7 @@
 
 #include <utility>
 
+#include "mir/base/exit_status.h"
 #include "mir/base/status_macros.h"
 #include "mir/data/atlas_source.h"
 #include "mir/data/dataset_list.h"
@@ -9,6 +10,7 @@
 #include "mir/data/list_source.h"
 #include "mir/data/prepare.h"
 #include "mir/data/synthetic_source.h"
+#include "mir/launch/exit_codes.h"
 
 namespace mir::training {
 namespace {
@@ -72,8 +74,12 @@ absl::StatusOr<Sources> FromList(const TrainOptions& options,
 absl::StatusOr<Sources> MakeSources(const TrainOptions& options) {
   data::PrepareOptions prepare;
   prepare.spacing_mm = options.data.spacing_mm;
-  MIR_ASSIGN_OR_RETURN(prepare.intensity,
-                       data::ParseIntensity(options.data.intensity));
+  absl::StatusOr<data::Intensity> intensity =
+      data::ParseIntensity(options.data.intensity);
+  if (!intensity.ok()) {
+    return WithExitCode(intensity.status(), launch::kArguments);
+  }
+  prepare.intensity = *intensity;
   if (!options.data.list.empty()) return FromList(options, prepare);
   if (!options.data.atlas.empty()) return FromAtlas(options, prepare);
   return Synthetic(options);

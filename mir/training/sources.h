@@ -19,7 +19,8 @@ struct Sources {
 };
 
 // Opens the source that `options` choose: a dataset list, an atlas to deform,
-// or else synthetic shapes. Errors name the file or the entry.
+// or else synthetic shapes. Errors name the file or the entry; those of an
+// option carry exit code 2.
 absl::StatusOr<Sources> MakeSources(const TrainOptions& options);
 
 }  // namespace mir::training

@@ -11,6 +11,7 @@
 
 #include "absl/flags/declare.h"
 #include "absl/flags/flag.h"
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/time/clock.h"
@@ -19,6 +20,7 @@
 #include "mir/base/command_line.h"
 #include "mir/base/exit_status.h"
 #include "mir/base/status_macros.h"
+#include "mir/data/pair.h"
 #include "mir/distributed/collectives.h"
 #include "mir/distributed/init.h"
 #include "mir/launch/env.h"
@@ -63,8 +65,9 @@ std::string NewRunFolder() {
 void LinkLatest(const std::string& folder) {
   namespace fs = std::filesystem;
   const fs::path path(folder);
-  if (path.parent_path() != "runs") return;
+  if (path.parent_path() != "runs" || path.filename() == "latest") return;
   std::error_code ignored;
+  fs::create_directory("runs", ignored);
   const fs::path temporary = absl::StrCat("runs/.latest.", getpid());
   fs::create_directory_symlink(path.filename(), temporary, ignored);
   fs::rename(temporary, "runs/latest", ignored);
@@ -113,6 +116,19 @@ struct Plan {
   Sources sources;
 };
 
+// The network is made for the data's sizes where the command line names none:
+// their number makes it 2-D or 3-D.
+absl::Status TakeSizesFromData(Plan& plan) {
+  for (const std::string& change : plan.command.overrides) {
+    if (absl::StartsWith(change, "img_size=")) return absl::OkStatus();
+  }
+  const absl::StatusOr<data::Pair> pair =
+      plan.sources.training->Get(/*epoch=*/0, /*index=*/0);
+  if (!pair.ok()) return WithExitCode(pair.status(), launch::kData);
+  plan.choice.configuration["img_size"] = pair->fixed.sizes().slice(1).vec();
+  return absl::OkStatus();
+}
+
 absl::StatusOr<Plan> MakePlan(const CommandLine& line, const std::string& model,
                               const models::ModelFactory& factory) {
   Plan plan;
@@ -131,6 +147,7 @@ absl::StatusOr<Plan> MakePlan(const CommandLine& line, const std::string& model,
   MIR_ASSIGN_OR_RETURN(plan.choice.configuration,
                        models::ModelConfig(model, plan.command.configuration,
                                            plan.command.overrides));
+  MIR_RETURN_IF_ERROR(TakeSizesFromData(plan));
   plan.choice.name = model;
   plan.choice.factory = factory;
   return plan;
@@ -197,6 +214,7 @@ absl::Status TrainOnThisRank(const CommandLine& line, const std::string& model,
                  {.context = context,
                   .training = plan.sources.training,
                   .validation = plan.sources.validation,
+                  .notes = plan.sources.notes,
                   .stop_requested = launch::StopRequested,
                   .status = &status,
                   .recorded_flags = FlagValues()});

@@ -199,6 +199,9 @@ absl::Status Run::Start() {
         "       Model %s, %d parameters, %s on %d x %s", choice_.name,
         parameters, std::string(precision::PrecisionName(precision_)),
         world.size, environment_.context.device.is_cuda() ? "cuda" : "cpu"));
+    for (const std::string& note : environment_.notes) {
+      Say(absl::StrCat("        Note ", note));
+    }
     Say(absl::StrCat("         Run ", options_.out));
   }
   return absl::OkStatus();

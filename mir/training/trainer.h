@@ -6,6 +6,7 @@
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <string>
+#include <vector>
 
 #include "absl/status/status.h"
 #include "mir/data/source.h"
@@ -28,6 +29,7 @@ struct TrainEnvironment {
   distributed::Context context;
   std::shared_ptr<const data::PairSource> training;
   std::shared_ptr<const data::PairSource> validation;  // May be null.
+  std::vector<std::string> notes;  // Of the data, for the user.
   std::function<bool()> stop_requested = [] { return false; };
   const launch::StatusWriter* status = nullptr;  // May be null.
   std::map<std::string, std::string> recorded_flags;
