@@ -130,7 +130,12 @@ TEST(RegisterVolumesTest, OtherGridsAreResampledOrRefusedNamingBoth) {
                              HasSubstr("--spacing"))));
   const RegisteredVolumes found =
       RegisterVolumes(Trained({0, 0, 0}, 1), pair, {}).value();
-  EXPECT_THAT(found.warped, AllClose(found.moving, 1e-6));
+  // The outermost half voxel of the moving image counts as outside in one and
+  // not in the other.
+  const auto inside = [](const at::Tensor& volume) {
+    return volume.slice(0, 0, 7).slice(1, 0, 7).slice(2, 0, 7);
+  };
+  EXPECT_THAT(inside(found.warped), AllClose(inside(found.moving), 1e-6));
   EXPECT_EQ(found.warped[4][4][4].item<float>(), 2);
 }
 
@@ -139,7 +144,7 @@ TEST(RegisterVolumesTest, LabelsMustLieOnTheirImagesGrid) {
   pair.fixed_labels = Ramp({8, 8, 8}, 2);
   EXPECT_THAT(RegisterVolumes(Trained({0, 0, 0}), pair, {}),
               StatusIs(absl::StatusCode::kInvalidArgument,
-                       HasSubstr("does not lie on the grid of")));
+                       HasSubstr("differ in their place in space")));
 }
 
 }  // namespace

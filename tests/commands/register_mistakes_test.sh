@@ -1,0 +1,50 @@
+#!/usr/bin/env bash
+# A newcomer's mistakes with //tools:register: one clear line, the right code.
+set -euo pipefail
+source tests/commands/expect.sh
+readonly register=$1 train=$2
+nifti() { python3 tests/commands/nifti_file.py "$@"; }
+
+nifti "$work/fixed.nii.gz" 20x24x20
+nifti "$work/moving.nii.gz" 20x24x20
+nifti "$work/labels.nii.gz" 20x24x20 --dtype uint8
+nifti "$work/small.nii.gz" 16x16x16
+nifti "$work/small_labels.nii.gz" 16x16x16 --dtype uint8
+check 'a training of one step' "$train" --device cpu --config tiny \
+  --size 16,16,16 --steps 1 --val-pairs 0 --out "$work/run"
+readonly weights=$work/run/checkpoints/latest.pth
+
+mistake() {
+  local code=$1 text=$2
+  shift 2
+  expect "$code" "$text" "$register" --device cpu --out "$work/out" "$@"
+}
+pair=(--fixed "$work/fixed.nii.gz" --moving "$work/moving.nii.gz")
+
+mistake 2 'wanted --weights' "${pair[@]}"
+mistake 2 'wanted --fixed' --weights "$weights"
+mistake 2 'did you mean --weights?' --wieghts "$weights" "${pair[@]}"
+mistake 2 'did you mean voxelmorph?' --weights "$weights" "${pair[@]}" \
+  --model voxelmorf
+mistake 2 'fp8' --weights "$weights" "${pair[@]}" --precision fp8
+expect 3 'cannot write to' "$register" --weights "$weights" "${pair[@]}" \
+  --out "$work/fixed.nii.gz/out"
+mistake 10 "$work/nowhere.nii" --weights "$weights" \
+  --fixed "$work/nowhere.nii" --moving "$work/moving.nii.gz"
+mistake 10 'different grids' --weights "$weights" \
+  --fixed "$work/fixed.nii.gz" --moving "$work/small.nii.gz"
+mistake 10 "$work/small_labels.nii.gz" --weights "$weights" "${pair[@]}" \
+  --moving-labels "$work/small_labels.nii.gz"
+mistake 12 "$work/nowhere.pth" --weights "$work/nowhere.pth" "${pair[@]}"
+mistake 12 "$work/fixed.nii.gz" --weights "$work/fixed.nii.gz" "${pair[@]}"
+mistake 12 'unet_model' --weights "$weights" "${pair[@]}" --config bj
+
+mistake 0 'Dice' --weights "$weights" "${pair[@]}" \
+  --fixed-labels "$work/labels.nii.gz" --moving-labels "$work/labels.nii.gz"
+for file in warped.nii.gz warped_labels.nii.gz displacement_itk.nii.gz \
+  displacement_voxels.nii.gz picture.png metrics.json; do
+  check "$file is there" test -s "$work/out/$file"
+done
+mistake 0 'Registered' --weights "$weights" --spacing 1.5 \
+  --fixed "$work/fixed.nii.gz" --moving "$work/small.nii.gz"
+finish
