@@ -1,8 +1,9 @@
 #!/usr/bin/env bash
-# A newcomer's mistakes with //tools:register: one clear line, the right code.
+# //tools:register and //tools:deform: a newcomer's mistakes (one clear line, the
+# right exit code), and what they write.
 set -euo pipefail
 source tests/commands/expect.sh
-readonly register=$1 train=$2
+readonly register=$1 train=$2 deform=$3
 nifti() { python3 tests/commands/nifti_file.py "$@"; }
 
 nifti "$work/fixed.nii.gz" 20x24x20
@@ -47,4 +48,15 @@ for file in warped.nii.gz warped_labels.nii.gz displacement_itk.nii.gz \
 done
 mistake 0 'Registered' --weights "$weights" --spacing 1.5 \
   --fixed "$work/fixed.nii.gz" --moving "$work/small.nii.gz"
+
+# Pairs made from one volume, and the list of them.
+expect 2 'wanted --image' "$deform"
+expect 10 "$work/nowhere.nii" "$deform" --image "$work/nowhere.nii"
+check 'two pairs are made' "$deform" --image "$work/fixed.nii.gz" \
+  --labels "$work/labels.nii.gz" --pairs 2 --out "$work/deformed"
+mistake 0 'pair-0001' --weights "$weights" --data "$work/deformed/dataset.json"
+for pair in pair-0000 pair-0001; do
+  check "$pair is measured" grep -q dice_by_label "$work/out/$pair/metrics.json"
+done
+check 'the mean is there' grep -q '"dice":' "$work/out/metrics.json"
 finish
