@@ -136,11 +136,16 @@ void BroadcastFromFirst(Group& group, const NamedTensors& tensors) {
 // It is on by default here for all models, whether they need it or not.
 class WithoutAdvice : public c10::WarningHandler {
  public:
+  WithoutAdvice() : next_(*c10::WarningUtils::get_warning_handler()) {}
+
   void process(const c10::Warning& warning) override {
     if (!absl::StrContains(warning.msg(), "find_unused_parameters=True")) {
-      c10::WarningHandler::process(warning);
+      next_.process(warning);
     }
   }
+
+ private:
+  c10::WarningHandler& next_;
 };
 
 }  // namespace

@@ -235,7 +235,7 @@ TEST(InitDistributedTest, MissingRanksAreNamed) {
   InitOptions first = OptionsOf(WorldOf(0, 3, port.number()));
   first.world->store_fd = port.Release();
   InitOptions second = OptionsOf(WorldOf(1, 3, port.number()));
-  first.init_timeout = second.init_timeout = absl::Seconds(1);
+  first.init_timeout = second.init_timeout = absl::Seconds(2);
   const auto results = JoinAndSum({first, second});
   EXPECT_THAT(results, Each(StatusIs(absl::StatusCode::kDeadlineExceeded,
                                      HasSubstr("rank 2 of 3 was not there"))));

@@ -77,12 +77,18 @@ absl::StatusOr<std::vector<int>> MissingRanks(KeyValues& store,
   return missing;
 }
 
+// What is left of a timeout, as the user gave it.
+absl::Duration Rounded(absl::Duration timeout) {
+  const absl::Duration unit = absl::Milliseconds(100);
+  return absl::Floor(timeout + unit / 2, unit);
+}
+
 std::string MissingMessage(const std::vector<int>& missing, int world_size,
                            absl::Duration timeout) {
   return absl::StrCat(
       missing.size() == 1 ? "rank " : "ranks ", absl::StrJoin(missing, ", "),
       " of ", world_size, missing.size() == 1 ? " was" : " were",
-      " not there after ", absl::FormatDuration(timeout),
+      " not there after ", absl::FormatDuration(Rounded(timeout)),
       "; look at their output, or give them longer with --init-timeout");
 }
 
