@@ -108,7 +108,7 @@ absl::StatusOr<CommandLine> ParseCommandLine(int argc,
       value = std::string(parts.second);
     } else if (is_bool) {
       value = negated ? "false" : "true";
-    } else if (i + 1 < argc) {
+    } else if (i + 1 < argc && !absl::StartsWith(argv[i + 1], "--")) {
       value = argv[++i];
     } else {
       return absl::InvalidArgumentError(

@@ -69,6 +69,7 @@ TEST_F(CommandLineTest, NamesWhatIsWrong) {
            {{"--val-evry", "7"}, "did you mean --val-every?"},
            {{"--gpu-magic"}, "unknown option --gpu-magic"},
            {{"--val-every"}, "--val-every wants a value (Steps between"},
+           {{"--model", "--resume"}, "--model wants a value"},
            {{"--val-every", "x"}, "--val-every=x is wrong; wanted: Steps"},
            {{"--no-model"}, "only a switch can be turned off"},
            {{"--resume=perhaps"}, "--resume=perhaps is wrong"},

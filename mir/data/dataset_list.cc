@@ -19,6 +19,12 @@
 namespace mir::data {
 namespace {
 
+// One spelling for all paths that lead to the same file.
+std::string OneName(const std::string& path) {
+  std::error_code error;
+  return std::filesystem::weakly_canonical(path, error).string();
+}
+
 using nlohmann::json;
 
 constexpr size_t kFaultsShown = 20;
@@ -94,7 +100,7 @@ class ListReader {
           !image->is_string() || !labels->is_string()) {
         continue;
       }
-      labels_of_.emplace(PathOf(image->get<std::string>()),
+      labels_of_.emplace(OneName(PathOf(image->get<std::string>())),
                          PathOf(labels->get<std::string>()));
     }
   }
@@ -179,7 +185,7 @@ class ListReader {
       listed.image = PathIn(entry, where, image, /*required=*/true);
       listed.labels = PathIn(entry, where, labels, /*required=*/false);
       if (listed.labels.empty()) {
-        const auto known = labels_of_.find(listed.image);
+        const auto known = labels_of_.find(OneName(listed.image));
         if (known != labels_of_.end()) listed.labels = known->second;
       }
       return ReadHeaders(absl::StrCat(where, ".", image), listed);
@@ -268,9 +274,7 @@ class ListReader {
   void CheckTrainingImages(std::vector<ListedImage> images) {
     std::map<std::string, size_t> first_use;
     for (size_t at = 0; at < images.size(); ++at) {
-      std::error_code error;
-      const std::string file =
-          std::filesystem::weakly_canonical(images[at].image, error).string();
+      const std::string file = OneName(images[at].image);
       const auto [known, is_new] = first_use.emplace(file, at);
       if (!is_new) {
         Fault(absl::StrCat("training[", at, "]"),
@@ -285,12 +289,12 @@ class ListReader {
 
     std::set<std::string> held_out;
     for (const ListedPair& pair : list_.validation_pairs) {
-      held_out.insert(pair.fixed.image);
-      held_out.insert(pair.moving.image);
+      held_out.insert(OneName(pair.fixed.image));
+      held_out.insert(OneName(pair.moving.image));
     }
     std::vector<ListedImage> kept;
     for (const ListedImage& image : images) {
-      if (held_out.count(image.image) == 0) kept.push_back(image);
+      if (held_out.count(OneName(image.image)) == 0) kept.push_back(image);
     }
     if (kept.size() != images.size()) {
       const bool enough = kept.size() >= 2;

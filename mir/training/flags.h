@@ -15,7 +15,7 @@ namespace mir::training {
 struct TrainCommand {
   TrainOptions options;
   std::string configuration;           // --config
-  std::vector<std::string> overrides;  // --set, split at commas
+  std::vector<std::string> overrides;  // --set, split at ;
   bool check_args = false;             // --check-args
 };
 

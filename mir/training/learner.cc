@@ -41,6 +41,18 @@ bool IsFinite(const at::Tensor& tensor) {
   return at::isfinite(tensor).all().item<bool>();
 }
 
+// After the exchange gradients are the same on all ranks, and so is this.
+bool GradientsAreFinite(const torch::optim::Optimizer& optimizer) {
+  for (const auto& group : optimizer.param_groups()) {
+    for (const at::Tensor& parameter : group.params()) {
+      if (parameter.grad().defined() && !IsFinite(parameter.grad())) {
+        return false;
+      }
+    }
+  }
+  return true;
+}
+
 LossTerms NotFinite() {
   const at::Tensor nan =
       at::full({}, std::numeric_limits<double>::quiet_NaN(), at::kDouble);
@@ -127,6 +139,9 @@ absl::StatusOr<StepOutcome> Learner::Step(
                       .regularizer = value[2] / ranks,
                       .finite = value[3] == 0,
                       .stop_requested = value[4] > 0};
+  if (outcome.finite && !scaler_.enabled()) {
+    outcome.finite = GradientsAreFinite(*optimizer_);
+  }
   // An active scaler meets infinite gradients by a smaller scale; elsewhere a
   // bad loss must not reach the weights.
   if (outcome.finite || scaler_.enabled()) {

@@ -23,7 +23,7 @@ struct StepOutcome {
   double loss = 0;  // Means over micro-steps and ranks.
   double similarity = 0;
   double regularizer = 0;
-  bool finite = true;           // No rank's loss was NaN or infinite.
+  bool finite = true;           // No loss or gradient was NaN or infinite.
   bool updated = true;          // False: the step was skipped.
   bool stop_requested = false;  // Some rank was asked to stop.
 };
@@ -52,9 +52,9 @@ class Learner {
   // Takes one step on `micro_batches`, one backward pass each. `stop_wanted`
   // says that this rank was asked to stop; all learn of it in the outcome.
   //
-  // A loss that is not finite on any rank leaves the weights alone on all.
-  // UNAVAILABLE where a peer is gone before the update; what LibTorch throws
-  // passes through, also where a peer goes during the backward pass.
+  // A loss or gradient that is not finite leaves the weights alone on all
+  // ranks. UNAVAILABLE where a peer is gone before the update; what LibTorch
+  // throws passes through, also where a peer goes during the backward pass.
   absl::StatusOr<StepOutcome> Step(
       const std::vector<data::Batch>& micro_batches, bool stop_wanted);
 

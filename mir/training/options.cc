@@ -12,10 +12,14 @@
 namespace mir::training {
 namespace {
 
-absl::Status AtLeast(const char* option, int64_t value, int64_t least) {
-  if (value >= least) return absl::OkStatus();
-  return absl::InvalidArgumentError(
-      absl::StrCat(option, " must be at least ", least, ", got ", value));
+// Far beyond what anybody wants, and far from what overflows.
+constexpr int64_t kMost = 1'000'000'000;
+
+absl::Status Between(const char* option, int64_t value, int64_t least,
+                     int64_t most = kMost) {
+  if (value >= least && value <= most) return absl::OkStatus();
+  return absl::InvalidArgumentError(absl::StrCat(
+      option, " must be from ", least, " to ", most, ", got ", value));
 }
 
 absl::Status FiniteAndNotNegative(const char* option, double value) {
@@ -55,31 +59,32 @@ absl::Status CheckData(const DataOptions& data) {
     }
   }
   MIR_RETURN_IF_ERROR(FiniteAndNotNegative("--spacing", data.spacing_mm));
-  MIR_RETURN_IF_ERROR(AtLeast("--pairs-per-epoch", data.pairs_per_epoch, 1));
-  MIR_RETURN_IF_ERROR(AtLeast("--val-pairs", data.validation_pairs, 0));
-  return AtLeast("--loader-threads", data.loader_threads, 1);
+  MIR_RETURN_IF_ERROR(Between("--pairs-per-epoch", data.pairs_per_epoch, 1));
+  MIR_RETURN_IF_ERROR(Between("--val-pairs", data.validation_pairs, 0));
+  return Between("--loader-threads", data.loader_threads, 1, 256);
 }
 
 }  // namespace
 
 absl::Status CheckOptions(const TrainOptions& options) {
   MIR_RETURN_IF_ERROR(CheckData(options.data));
-  MIR_RETURN_IF_ERROR(AtLeast("--steps", options.steps, 0));
-  MIR_RETURN_IF_ERROR(AtLeast("--epochs", options.epochs, 0));
+  MIR_RETURN_IF_ERROR(Between("--steps", options.steps, 0));
+  MIR_RETURN_IF_ERROR(Between("--epochs", options.epochs, 0, 1'000'000));
   if ((options.steps > 0) == (options.epochs > 0)) {
     return absl::InvalidArgumentError(
         options.steps > 0 ? "--steps and --epochs both say how long; give one"
                           : "--steps or --epochs must be at least 1");
   }
-  MIR_RETURN_IF_ERROR(AtLeast("--batch-size", options.batch_size, 1));
-  MIR_RETURN_IF_ERROR(AtLeast("--accumulate", options.accumulate, 1));
+  MIR_RETURN_IF_ERROR(Between("--batch-size", options.batch_size, 1, 4096));
+  MIR_RETURN_IF_ERROR(Between("--accumulate", options.accumulate, 1, 65536));
   MIR_RETURN_IF_ERROR(
       FiniteAndNotNegative("--similarity-weight", options.similarity_weight));
   MIR_RETURN_IF_ERROR(
       FiniteAndNotNegative("--regularizer-weight", options.regularizer_weight));
-  if (!std::isfinite(options.learning_rate) || options.learning_rate <= 0) {
-    return absl::InvalidArgumentError(absl::StrCat(
-        "--lr must be a number above 0, got ", options.learning_rate));
+  if (!(options.learning_rate > 0 && options.learning_rate <= 1000)) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("--lr must be a number above 0 and at most 1000, got ",
+                     options.learning_rate));
   }
   MIR_RETURN_IF_ERROR(
       OneOf("--optimizer", options.optimizer, {"adam", "adamw", "sgd"}));
@@ -88,10 +93,10 @@ absl::Status CheckOptions(const TrainOptions& options) {
       OneOf("--device", options.device, {"auto", "cpu", "cuda"}));
   MIR_RETURN_IF_ERROR(
       OneOf("--warp-convention", options.warp_convention, {"exact", "mir"}));
-  MIR_RETURN_IF_ERROR(AtLeast("--seed", options.seed, 0));
-  MIR_RETURN_IF_ERROR(AtLeast("--threads", options.threads, 0));
-  MIR_RETURN_IF_ERROR(AtLeast("--val-every", options.validate_every, 0));
-  return AtLeast("--skip-nonfinite", options.skip_nonfinite, 0);
+  MIR_RETURN_IF_ERROR(Between("--seed", options.seed, 0));
+  MIR_RETURN_IF_ERROR(Between("--threads", options.threads, 0, 4096));
+  MIR_RETURN_IF_ERROR(Between("--val-every", options.validate_every, 0));
+  return Between("--skip-nonfinite", options.skip_nonfinite, 0);
 }
 
 }  // namespace mir::training

@@ -45,8 +45,10 @@ struct TrainOptions {
   int64_t seed = 0;
   int64_t threads = 0;  // Of LibTorch on the CPU; 0: OMP_NUM_THREADS decides.
 
-  int64_t validate_every = 50;  // Steps; also before the first and at the end.
-  int64_t skip_nonfinite = 0;   // Steps with a NaN or infinite loss to skip.
+  // Steps between validations; 0 for none between. A run also validates before
+  // its first step and at its end.
+  int64_t validate_every = 50;
+  int64_t skip_nonfinite = 0;  // Steps with a NaN or infinite loss to skip.
 
   std::string out;      // The run's folder.
   bool resume = false;  // Go on from its latest checkpoint.

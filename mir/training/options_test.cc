@@ -33,9 +33,10 @@ TEST(OptionsTest, NamesTheFirstOptionThatCannotBe) {
   for (const Case& wrong : std::vector<Case>{
            {[](TrainOptions& o) { o.steps = 0; }, "--steps or --epochs"},
            {[](TrainOptions& o) { o.epochs = 3; }, "give one"},
-           {[](TrainOptions& o) { o.steps = -1; },
-            "--steps must be at least 0, got -1"},
+           {[](TrainOptions& o) { o.steps = -1; }, "--steps must be from 0 to"},
            {[](TrainOptions& o) { o.batch_size = 0; }, "--batch-size"},
+           {[](TrainOptions& o) { o.batch_size = int64_t{1} << 62; },
+            "--batch-size must be from 1 to 4096"},
            {[](TrainOptions& o) { o.accumulate = 0; }, "--accumulate"},
            {[](TrainOptions& o) {
               o.learning_rate = std::numeric_limits<double>::quiet_NaN();

@@ -11,7 +11,9 @@
 #include <system_error>
 
 #include "absl/strings/str_cat.h"
+#include "mir/base/exit_status.h"
 #include "mir/base/status_macros.h"
+#include "mir/launch/exit_codes.h"
 
 namespace mir::training {
 namespace {
@@ -19,9 +21,10 @@ namespace {
 namespace fs = std::filesystem;
 
 absl::Status CannotWrite(const std::string& path, const std::string& why) {
-  return absl::PermissionDeniedError(
-      absl::StrCat("cannot write to ", path, ": ", why,
-                   "; choose another folder with --out"));
+  return WithExitCode(absl::PermissionDeniedError(
+                          absl::StrCat("cannot write to ", path, ": ", why,
+                                       "; choose another folder with --out")),
+                      launch::kEnvironment);
 }
 
 absl::Status WriteWhole(const std::string& path, const std::string& text) {
@@ -59,17 +62,23 @@ absl::Status RunFolder::Prepare(bool resume) const {
   const std::string probe = absl::StrCat(path_, "/.", getpid(), ".probe");
   MIR_RETURN_IF_ERROR(WriteWhole(probe, "x"));
   fs::remove(probe, error);
-  if (!resume && fs::exists(path_ + "/metrics.jsonl", error)) {
-    return absl::FailedPreconditionError(
-        absl::StrCat(path_,
-                     " holds another run; go on with it by --resume, or choose "
-                     "another folder with --out"));
+  if (!resume && (fs::exists(path_ + "/metrics.jsonl", error) ||
+                  fs::exists(latest(), error))) {
+    return WithExitCode(
+        absl::FailedPreconditionError(absl::StrCat(
+            path_,
+            " holds another run; go on with it by --resume, or choose "
+            "another folder with --out")),
+        launch::kEnvironment);
   }
   return absl::OkStatus();
 }
 
 absl::Status RunFolder::WriteConfig(const nlohmann::json& config) const {
-  return WriteWhole(path_ + "/config.json", config.dump(2) + "\n");
+  return WriteWhole(path_ + "/config.json",
+                    config.dump(2, ' ', /*ensure_ascii=*/false,
+                                nlohmann::json::error_handler_t::replace) +
+                        "\n");
 }
 
 absl::StatusOr<nlohmann::json> RunFolder::ReadConfig() const {
@@ -109,7 +118,9 @@ absl::Status RunFolder::TruncateMetrics(int64_t step) const {
   MIR_ASSIGN_OR_RETURN(const std::vector<nlohmann::json> lines, ReadMetrics());
   std::string kept;
   for (const nlohmann::json& line : lines) {
-    if (line.value("step", int64_t{0}) <= step) kept += AsLine(line);
+    const bool numbered =
+        line.contains("step") && line["step"].is_number_integer();
+    if (numbered && line["step"].get<int64_t>() <= step) kept += AsLine(line);
   }
   return WriteWhole(path_ + "/metrics.jsonl", kept);
 }

@@ -24,9 +24,9 @@ class RunFolder {
   explicit RunFolder(std::string path) : path_(std::move(path)) {}
 
   // Makes the folders where they are missing and tries to write there. A folder
-  // that holds another run's metrics is FAILED_PRECONDITION unless `resume`:
-  // nothing is overwritten. Every other fault is PERMISSION_DENIED or INTERNAL,
-  // naming the folder.
+  // that holds another run is FAILED_PRECONDITION unless `resume`: nothing is
+  // overwritten. Whatever cannot be written is PERMISSION_DENIED, naming the
+  // path, here and below. Both carry exit code 3.
   absl::Status Prepare(bool resume) const;
 
   // Writes config.json (temporary name, then rename).

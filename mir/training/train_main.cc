@@ -4,6 +4,7 @@
 #include <malloc.h>
 #include <unistd.h>
 
+#include <csignal>
 #include <filesystem>
 #include <iostream>
 #include <random>
@@ -29,6 +30,7 @@
 #include "mir/launch/lifeline.h"
 #include "mir/launch/status_line.h"
 #include "mir/launch/stop_flag.h"
+#include "mir/launch/working_directory.h"
 #include "mir/launch/world.h"
 #include "mir/models/model_list.h"
 #include "mir/precision/autocast.h"
@@ -61,23 +63,27 @@ std::string NewRunFolder() {
       absl::StrFormat("%04x", std::random_device()() & 0xFFFF));
 }
 
-// Lets runs/latest name `folder`, if it lies in runs/.
+// Lets runs/latest name `folder`, a new one in runs/.
 void LinkLatest(const std::string& folder) {
   namespace fs = std::filesystem;
   const fs::path path(folder);
-  if (path.parent_path() != "runs" || path.filename() == "latest") return;
   std::error_code ignored;
   fs::create_directory("runs", ignored);
   const fs::path temporary = absl::StrCat("runs/.latest.", getpid());
   fs::create_directory_symlink(path.filename(), temporary, ignored);
   fs::rename(temporary, "runs/latest", ignored);
+  fs::remove(temporary, ignored);
 }
 
 // Lets a resumed run take up the options it had, where none are given anew.
 absl::Status TakeUpRecordedOptions(const CommandLine& line) {
   if (!absl::GetFlag(FLAGS_resume)) return absl::OkStatus();
   if (absl::GetFlag(FLAGS_out).empty()) {
-    absl::SetFlag(&FLAGS_out, "runs/latest");
+    // Not the link itself, which a run that begins meanwhile turns elsewhere.
+    std::error_code none;
+    const std::filesystem::path latest =
+        std::filesystem::read_symlink("runs/latest", none);
+    absl::SetFlag(&FLAGS_out, none ? "runs/latest" : "runs" / latest);
   }
   const RunFolder folder(absl::GetFlag(FLAGS_out));
   absl::StatusOr<nlohmann::json> config = folder.ReadConfig();
@@ -86,7 +92,7 @@ absl::Status TakeUpRecordedOptions(const CommandLine& line) {
         absl::NotFoundError(absl::StrCat(
             "nothing to resume: ", folder.path(),
             " has no config.json with checkpoints/latest.pth; name the run's "
-            "folder with --out, or leave --resume out to begin a new run")),
+            "folder with --out, or begin a new run in another folder")),
         launch::kCheckpoint);
   }
   std::map<std::string, std::string> recorded;
@@ -179,6 +185,21 @@ absl::Status CheckRun(const Plan& plan) {
   return absl::OkStatus();
 }
 
+// What must be the same on every rank, in words.
+std::string Fingerprint(const Plan& plan) {
+  std::string text = absl::StrCat(
+      "model ", plan.choice.name, " ", plan.choice.configuration.dump(),
+      ", training pairs ", plan.sources.training->size(), ", validation pairs ",
+      plan.sources.validation ? plan.sources.validation->size() : 0);
+  for (const auto& [name, value] : FlagValues()) {
+    if (name == "threads" || name == "loader_threads" || name == "check_args") {
+      continue;  // Each process's own affair.
+    }
+    absl::StrAppend(&text, ", --", name, "=", value);
+  }
+  return text;
+}
+
 absl::Status TrainOnThisRank(const CommandLine& line, const std::string& model,
                              const models::ModelFactory& factory,
                              const launch::StatusWriter& status) {
@@ -195,20 +216,15 @@ absl::Status TrainOnThisRank(const CommandLine& line, const std::string& model,
   }
   MIR_ASSIGN_OR_RETURN(
       distributed::Context context,
-      distributed::InitDistributed(
-          {.world = *world,
-           .device = DeviceKindOf(options.device),
-           .fingerprint = absl::StrCat(
-               "model ", model, " ", plan.choice.configuration.dump(),
-               ", batch ", options.batch_size, " x ", options.accumulate,
-               ", steps ", options.steps, ", epochs ", options.epochs,
-               ", precision ", options.precision, ", seed ", options.seed)}));
+      distributed::InitDistributed({.world = *world,
+                                    .device = DeviceKindOf(options.device),
+                                    .fingerprint = Fingerprint(plan)}));
   absl::Status result = [&]() -> absl::Status {
     if (options.out.empty()) {
       MIR_ASSIGN_OR_RETURN(
           options.out, distributed::BroadcastString(context, NewRunFolder()));
+      if (distributed::IsMainProcess(context)) LinkLatest(options.out);
     }
-    if (distributed::IsMainProcess(context)) LinkLatest(options.out);
     status.Ready();
     return Train(options, plan.choice,
                  {.context = context,
@@ -228,12 +244,18 @@ absl::Status TrainOnThisRank(const CommandLine& line, const std::string& model,
 int TrainMain(int argc, char** argv, const std::string& model,
               const models::ModelFactory& factory) {
   KeepMemory();
+  std::signal(SIGPIPE, SIG_IGN);  // Whoever reads may leave; training goes on.
   const launch::Env env = launch::CurrentEnv();
   launch::HandleStopSignals();
   launch::HoldLifeline(env);
   launch::ReportErrorOnTerminate(env);
   const launch::StatusWriter status(env);
 
+  if (const absl::Status entered = launch::EnterCallersDirectory(env);
+      !entered.ok()) {
+    std::cerr << "error: " << entered.message() << std::endl;
+    return launch::kEnvironment;
+  }
   const absl::StatusOr<CommandLine> line = ParseCommandLine(argc, argv);
   if (line.ok() && line->help) {
     std::cout << CommandLineHelp(absl::StrCat(

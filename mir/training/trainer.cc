@@ -1,22 +1,28 @@
 #include "mir/training/trainer.h"
 
-#include <ATen/Context.h>
 #include <torch/utils.h>
+#include <unistd.h>
 
 #include <algorithm>
-#include <chrono>
 #include <cmath>
+#include <cstdio>
+#include <memory>
 #include <utility>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/time/clock.h"
+#include "absl/time/time.h"
+#include "absl/types/optional.h"
+#include "mir/base/catch_torch.h"
 #include "mir/base/exit_status.h"
 #include "mir/base/status_macros.h"
 #include "mir/data/loader.h"
+#include "mir/data/source.h"
 #include "mir/distributed/collectives.h"
 #include "mir/distributed/sampler.h"
+#include "mir/launch/env.h"
 #include "mir/launch/exit_codes.h"
 #include "mir/launch/terminal.h"
 #include "mir/precision/autocast.h"
@@ -66,7 +72,8 @@ class Run {
   absl::Status MakeLoader();
   absl::StatusOr<std::vector<data::Batch>> NextMicroBatches();
   absl::Status Log(const StepOutcome& outcome, double seconds);
-  absl::Status ValidateAndSave();
+  absl::StatusOr<bool> ValidateAndSave();
+  absl::Status Stopped();
   absl::Status Save(bool is_best);
   Description Describe() const;
   void Say(const std::string& line) {
@@ -234,8 +241,11 @@ absl::Status Run::Log(const StepOutcome& outcome, double seconds) {
 }
 
 absl::Status Run::Loop() {
-  // A resumed run has validated here already.
-  if (!options_.resume) MIR_RETURN_IF_ERROR(ValidateAndSave());
+  // A resumed run stands behind its first validation.
+  if (!options_.resume) {
+    MIR_ASSIGN_OR_RETURN(const bool go_on, ValidateAndSave());
+    if (!go_on) return Stopped();
+  }
   while (position_.step < steps_) {
     const absl::Time began = absl::Now();
     MIR_ASSIGN_OR_RETURN(const std::vector<data::Batch> micro_batches,
@@ -261,33 +271,55 @@ absl::Status Run::Loop() {
               "steps")),
           launch::kNumeric);
     }
-    const bool last = position_.step == steps_;
-    if (last || (options_.validate_every > 0 &&
-                 position_.step % options_.validate_every == 0)) {
-      MIR_RETURN_IF_ERROR(ValidateAndSave());
-    } else if (outcome.stop_requested) {
+    if (outcome.stop_requested) {
       MIR_RETURN_IF_ERROR(Save(/*is_best=*/false));
+      return Stopped();
     }
-    if (outcome.stop_requested && !last) {
-      if (progress_ != nullptr) progress_->Finish();
-      Say(absl::StrCat("     Stopped at step ", position_.step,
-                       "; go on with --resume --out ", options_.out));
-      return WithExitCode(absl::CancelledError("stopped on request"),
-                          launch::kStopped);
+    if (position_.step == steps_ ||
+        (options_.validate_every > 0 &&
+         position_.step % options_.validate_every == 0)) {
+      MIR_ASSIGN_OR_RETURN(const bool go_on, ValidateAndSave());
+      if (!go_on) return Stopped();
     }
   }
   return absl::OkStatus();
 }
 
-absl::Status Run::ValidateAndSave() {
+absl::Status Run::Stopped() {
+  if (progress_ != nullptr) progress_->Finish();
+  Say(absl::StrCat("     Stopped at step ", position_.step,
+                   "; go on with --resume --out ", options_.out));
+  return WithExitCode(absl::CancelledError("stopped on request"),
+                      launch::kStopped);
+}
+
+// False where the run is to stop: a validation that was interrupted counts for
+// nothing, but the state is saved.
+absl::StatusOr<bool> Run::ValidateAndSave() {
   bool is_best = false;
   if (environment_.validation != nullptr) {
     Beat("validate");
     MIR_ASSIGN_OR_RETURN(
         validation_,
         Validate(learner_->model(), *environment_.validation, *objective_,
-                 precision_, environment_.context, [&] { Beat("validate"); }));
+                 precision_, environment_.context, [&] {
+                   Beat("validate");
+                   return !environment_.stop_requested();
+                 }));
     const ValidationResult& result = *validation_;
+    if (result.interrupted) {
+      MIR_RETURN_IF_ERROR(Save(/*is_best=*/false));
+      return false;
+    }
+    if (result.failed > 0) {
+      return WithExitCode(
+          absl::OutOfRangeError(
+              absl::StrCat("the model's field is not finite in ", result.failed,
+                           " of ", result.cases, " validation cases at step ",
+                           position_.step, "; the state before is in ",
+                           folder_.latest(), "; try a smaller --lr")),
+          launch::kNumeric);
+    }
     nlohmann::json line = {{"step", position_.step},
                            {"val_loss", result.loss},
                            {"val_folded", result.folded},
@@ -303,23 +335,26 @@ absl::Status Run::ValidateAndSave() {
     absl::StrAppend(&said, ", folded ", Percent(result.folded));
     Say(said);
     const double score = result.dice.value_or(-result.loss);
-    is_best = !position_.best.has_value() || score > *position_.best;
+    is_best = std::isfinite(score) &&
+              (!position_.best.has_value() || score > *position_.best);
     if (is_best) position_.best = score;
     if (is_main_) MIR_RETURN_IF_ERROR(folder_.AppendMetrics(line));
   }
-  return Save(is_best);
+  MIR_RETURN_IF_ERROR(Save(is_best));
+  return true;
 }
 
 absl::Status Run::Save(bool is_best) {
   Beat("save");
   if (is_main_) {
     const Description description = Describe();
-    MIR_RETURN_IF_ERROR(
-        SaveTraining(folder_.latest(), *learner_, position_, description));
+    // `latest` records the best score, so the file that has it comes first.
     if (is_best) {
       MIR_RETURN_IF_ERROR(
           SaveTraining(folder_.best(), *learner_, position_, description));
     }
+    MIR_RETURN_IF_ERROR(
+        SaveTraining(folder_.latest(), *learner_, position_, description));
     if (environment_.status != nullptr) {
       environment_.status->Checkpoint(folder_.latest(), position_.step);
     }
@@ -352,13 +387,18 @@ absl::Status Run::End() {
   const data::PairSource& source = environment_.validation != nullptr
                                        ? *environment_.validation
                                        : *environment_.training;
-  MIR_RETURN_IF_ERROR(WriteSummary(folder_, learner_->model(), source,
-                                   *objective_, precision_,
-                                   environment_.context));
-  std::string said =
-      absl::StrFormat("    Finished %d steps in %s", position_.step,
-                      absl::FormatDuration(
-                          absl::Trunc(absl::Now() - began_, absl::Seconds(1))));
+  // The training is done and saved: a picture does not make it fail.
+  if (const absl::Status drawn = CatchTorch([&] {
+        return WriteSummary(folder_, learner_->model(), source, *objective_,
+                            precision_, environment_.context);
+      });
+      !drawn.ok()) {
+    Say(absl::StrCat("     Warning no summary.png: ",
+                     std::string(drawn.message())));
+  }
+  std::string said = absl::StrFormat(
+      "    Finished %d steps in %s", position_.step,
+      absl::FormatDuration(absl::Ceil(absl::Now() - began_, absl::Seconds(1))));
   if (validation_.has_value() && validation_->dice.has_value()) {
     absl::StrAppendFormat(&said, "; Dice %.4f, unregistered %.4f",
                           *validation_->dice, *validation_->dice_before);
@@ -372,13 +412,17 @@ absl::Status Run::End() {
 absl::Status Train(const TrainOptions& options, const ModelChoice& choice,
                    const TrainEnvironment& environment) {
   MIR_RETURN_IF_ERROR(CheckOptions(options));
-  return distributed::CatchCollective(environment.context,
-                                      [&]() -> absl::Status {
-                                        Run run(options, choice, environment);
-                                        MIR_RETURN_IF_ERROR(run.Start());
-                                        MIR_RETURN_IF_ERROR(run.Loop());
-                                        return run.End();
-                                      });
+  Run run(options, choice, environment);
+  MIR_RETURN_IF_ERROR(distributed::CatchCollective(
+      environment.context, [&] { return run.Start(); }));
+  // The arguments have been checked: what is wrong now is not they.
+  return WithExitCode(
+      distributed::CatchCollective(environment.context,
+                                   [&]() -> absl::Status {
+                                     MIR_RETURN_IF_ERROR(run.Loop());
+                                     return run.End();
+                                   }),
+      launch::kOther);
 }
 
 }  // namespace mir::training

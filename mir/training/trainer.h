@@ -41,7 +41,8 @@ struct TrainEnvironment {
 // Writes the run's folder (rank 0 alone), validates before the first step,
 // every `validate_every` steps and at the end, and saves with each validation.
 //
-// Errors carry an exit code: 2 arguments, 10 data, 11 a loss that is not
+// Errors carry an exit code: 2 arguments, 3 a folder that cannot be written, 10
+// data, 11 a loss that is not
 // finite, 12 a checkpoint that cannot be read or does not fit, 20 a peer that
 // is gone, 75 stopped on request after saving.
 absl::Status Train(const TrainOptions& options, const ModelChoice& choice,

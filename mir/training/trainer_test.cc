@@ -7,7 +7,6 @@
 #include <gtest/gtest.h>
 #include <torch/nn/modules/conv.h>
 
-#include <atomic>
 #include <filesystem>
 #include <limits>
 
@@ -180,8 +179,8 @@ TEST_F(TrainerTest, StoppedAndResumedEqualsUnbroken) {
   for (const char* optimizer : {"adam", "adamw", "sgd"}) {
     options_.optimizer = optimizer;
     ASSERT_THAT(Run("unbroken"), IsOk());
-    std::atomic<int> asked = 0;
-    environment_.stop_requested = [&] { return ++asked == 2; };
+    std::filesystem::remove_all(Folder("stopped"));
+    environment_.stop_requested = [] { return Steps("stopped").size() >= 1; };
     const absl::Status stopped = Run("stopped");
     EXPECT_EQ(ExitCodeOf(stopped), launch::kStopped) << stopped;
     EXPECT_EQ(Steps("stopped").size(), 2);
@@ -189,6 +188,36 @@ TEST_F(TrainerTest, StoppedAndResumedEqualsUnbroken) {
     ASSERT_THAT(Resume("stopped"), IsOk());
     ExpectSameRun("unbroken", "stopped");
   }
+}
+
+TEST_F(TrainerTest, AStopWithinAValidationSavesToo) {
+  ASSERT_THAT(Run("unbroken"), IsOk());
+  std::filesystem::remove_all(Folder("stopped"));
+  // The first to ask after the third step is its validation.
+  int asked_since = 0;
+  environment_.stop_requested = [&] {
+    return Steps("stopped").size() == 3 && ++asked_since == 2;
+  };
+  EXPECT_EQ(ExitCodeOf(Run("stopped")), launch::kStopped);
+  EXPECT_EQ(Steps("stopped").size(), 3);
+  environment_.stop_requested = [] { return false; };
+  ASSERT_THAT(Resume("stopped"), IsOk());
+  ExpectSameRun("unbroken", "stopped");
+}
+
+TEST_F(TrainerTest, AModelThatFailsInValidationIsNotSaved) {
+  options_.validate_every = 0;
+  options_.steps = 1;
+  // Two calls of the validation before, one of the step.
+  ShiftModel::nan_at_call = 3;
+  const absl::Status status = Run("fails");
+  EXPECT_EQ(ExitCodeOf(status), launch::kNumeric) << status;
+  EXPECT_THAT(std::string(status.message()),
+              HasSubstr("in 1 of 2 validation cases at step 1"));
+  EXPECT_EQ(checkpoint::ReadCheckpoint(RunFolder(Folder("fails")).latest())
+                ->Find("step")
+                ->integer(),
+            0);
 }
 
 TEST_F(TrainerTest, ALongerRunGoesOn) {

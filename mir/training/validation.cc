@@ -26,7 +26,7 @@ namespace {
 constexpr double kAbsent = std::numeric_limits<double>::quiet_NaN();
 
 // What is measured of one case, in the order in which ranks exchange it.
-enum Column { kLoss, kFolded, kDice, kDiceBefore, kColumns };
+enum Column { kLoss, kFolded, kDice, kDiceBefore, kLeftOut, kColumns };
 
 // The mean over cases of a column, absent ones left out.
 absl::optional<double> MeanOf(const std::vector<double>& table, Column column) {
@@ -43,16 +43,26 @@ absl::optional<double> MeanOf(const std::vector<double>& table, Column column) {
 
 }  // namespace
 
-absl::StatusOr<ValidationResult> Validate(
-    models::RegistrationModel& model, const data::PairSource& source,
-    const Objective& objective, precision::Precision precision,
-    const distributed::Context& context, const std::function<void()>& on_case) {
+absl::StatusOr<ValidationResult> Validate(models::RegistrationModel& model,
+                                          const data::PairSource& source,
+                                          const Objective& objective,
+                                          precision::Precision precision,
+                                          const distributed::Context& context,
+                                          const std::function<bool()>& go_on) {
   const c10::InferenceMode no_autograd;
   const bool was_training = model.is_training();
   model.eval();
   std::vector<double> mine;
   for (const int64_t index : distributed::ShareOf(
            source.size(), context.world.rank, context.world.size)) {
+    double row[kColumns];
+    std::fill_n(row, kColumns, kAbsent);
+    row[kLeftOut] = 0;
+    if (!go_on()) {
+      row[kLeftOut] = 1;
+      mine.insert(mine.end(), row, row + kColumns);
+      continue;
+    }
     absl::StatusOr<data::Pair> pair = source.Get(/*epoch=*/0, index);
     if (!pair.ok()) return WithExitCode(pair.status(), launch::kData);
     MIR_ASSIGN_OR_RETURN(const data::Batch batch, data::Collate({*pair}));
@@ -65,8 +75,6 @@ absl::StatusOr<ValidationResult> Validate(
       found = RegisterAnySize(model, moving, fixed);
     }
     found.displacement = found.displacement.to(at::kFloat);
-    double row[kColumns];
-    std::fill_n(row, kColumns, kAbsent);
     const bool finite = at::isfinite(found.displacement).all().item<bool>();
     if (finite) {
       row[kLoss] = objective(found, moving, fixed).total.item<double>();
@@ -82,18 +90,26 @@ absl::StatusOr<ValidationResult> Validate(
           metrics::Dice(batch.moving_labels, batch.fixed_labels).mean;
     }
     mine.insert(mine.end(), row, row + kColumns);
-    on_case();
   }
   model.train(was_training);
 
   MIR_ASSIGN_OR_RETURN(
       const std::vector<double> table,
       distributed::GatherShares(context, source.size(), kColumns, mine));
-  return ValidationResult{.cases = source.size(),
-                          .loss = MeanOf(table, kLoss).value_or(kAbsent),
-                          .folded = MeanOf(table, kFolded).value_or(kAbsent),
-                          .dice = MeanOf(table, kDice),
-                          .dice_before = MeanOf(table, kDiceBefore)};
+  ValidationResult result;
+  result.cases = source.size();
+  for (size_t row = 0; row + kColumns <= table.size(); row += kColumns) {
+    if (table[row + kLeftOut] != 0) {
+      result.interrupted = true;
+    } else if (std::isnan(table[row + kFolded])) {
+      ++result.failed;
+    }
+  }
+  result.loss = MeanOf(table, kLoss).value_or(kAbsent);
+  result.folded = MeanOf(table, kFolded).value_or(kAbsent);
+  result.dice = MeanOf(table, kDice);
+  result.dice_before = MeanOf(table, kDiceBefore);
+  return result;
 }
 
 }  // namespace mir::training

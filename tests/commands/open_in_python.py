@@ -23,7 +23,7 @@ class Unet(nn.Module):
         self.downarm = nn.ModuleList(
             [ConvBlock(2, 8, 2), ConvBlock(8, 16, 2), ConvBlock(16, 16, 2)])
         self.uparm = nn.ModuleList(
-            [ConvBlock(16, 16, 1), ConvBlock(32, 16, 1), ConvBlock(32, 16, 1)])
+            [ConvBlock(16, 16, 1), ConvBlock(32, 16, 1), ConvBlock(24, 16, 1)])
         self.extras = nn.ModuleList([ConvBlock(18, 8, 1)])
 
 

@@ -49,6 +49,13 @@ done
 mistake 0 'Registered' --weights "$weights" --spacing 1.5 \
   --fixed "$work/fixed.nii.gz" --moving "$work/small.nii.gz"
 
+# Relative paths are those of the folder that `bazel run` was called from.
+readonly here=$PWD
+expect 0 Registered env -C / BUILD_WORKING_DIRECTORY="$work" \
+  "$here/$register" --device cpu --weights run/checkpoints/latest.pth \
+  --fixed fixed.nii.gz --moving moving.nii.gz --out relative
+check 'a relative --out is there' test -s "$work/relative/warped.nii.gz"
+
 # Pairs made from one volume, and the list of them.
 expect 2 'wanted --image' "$deform"
 expect 10 "$work/nowhere.nii" "$deform" --image "$work/nowhere.nii"

@@ -44,4 +44,9 @@ check 'a resumed run has the losses of an unbroken one' \
 
 expect 12 'nothing to resume' run "$work/nothing" --steps 3 --resume
 expect 2 'did you mean' run "$work/typo" --stepz 3
+expect 2 'did you mean voxelmorph?' "$runner" --model voxelmorf
+
+check 'fp16 on a CPU runs' run "$work/half" --steps 1 --precision fp16
+check 'and says that it runs in fp32' \
+  test "$(grep -c 'fp16 runs in fp32 on a CPU' "$work/log")" = 1
 finish

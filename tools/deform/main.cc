@@ -4,15 +4,12 @@
 
 #include <filesystem>
 #include <fstream>
-#include <iostream>
 #include <nlohmann/json.hpp>
 #include <string>
 
 #include "absl/flags/flag.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
-#include "mir/base/catch_torch.h"
-#include "mir/base/command_line.h"
 #include "mir/base/exit_status.h"
 #include "mir/base/status_macros.h"
 #include "mir/data/atlas_source.h"
@@ -20,6 +17,7 @@
 #include "mir/data/nifti.h"
 #include "mir/data/pair.h"
 #include "mir/launch/exit_codes.h"
+#include "tools/command/run_command.h"
 
 ABSL_FLAG(std::string, image, "", "NIfTI image to deform.");
 ABSL_FLAG(std::string, labels, "", "Its labels, deformed along.");
@@ -60,12 +58,8 @@ absl::StatusOr<nlohmann::json> WritePair(const std::string& out,
   return entry;
 }
 
-absl::Status Run(const CommandLine& line) {
+absl::Status Run() {
   const int64_t pairs = absl::GetFlag(FLAGS_pairs);
-  if (!line.arguments.empty()) {
-    return absl::InvalidArgumentError(absl::StrCat(
-        "'", line.arguments[0], "' is no option (--help lists all)"));
-  }
   if (absl::GetFlag(FLAGS_image).empty()) {
     return absl::InvalidArgumentError("wanted --image IMAGE, a NIfTI file");
   }
@@ -85,8 +79,17 @@ absl::Status Run(const CommandLine& line) {
   if (!source.ok()) return WithExitCode(source.status(), launch::kData);
 
   const std::string out = absl::GetFlag(FLAGS_out);
+  if (out.empty()) {
+    return absl::InvalidArgumentError("--out wants the name of a folder");
+  }
   std::error_code error;
   fs::create_directories(out, error);
+  if (error) {
+    return WithExitCode(absl::PermissionDeniedError(absl::StrCat(
+                            "cannot write to ", out, ": ", error.message(),
+                            "; choose another folder with --out")),
+                        launch::kEnvironment);
+  }
   nlohmann::json entries = nlohmann::json::array();
   for (int64_t i = 0; i < pairs; ++i) {
     absl::StatusOr<data::Pair> pair = (*source)->Get(/*epoch=*/0, i);
@@ -104,9 +107,8 @@ absl::Status Run(const CommandLine& line) {
         absl::PermissionDeniedError(absl::StrCat("cannot write to ", out)),
         launch::kEnvironment);
   }
-  std::cout << absl::StrFormat("%12s %d pairs, listed in %s/dataset.json",
-                               "Deformed", pairs, out)
-            << std::endl;
+  Say("Deformed",
+      absl::StrCat(pairs, " pairs, listed in ", out, "/dataset.json"));
   return absl::OkStatus();
 }
 
@@ -114,19 +116,11 @@ absl::Status Run(const CommandLine& line) {
 }  // namespace mir::tools
 
 int main(int argc, char** argv) {
-  const absl::StatusOr<mir::CommandLine> line =
-      mir::ParseCommandLine(argc, argv);
-  if (line.ok() && line->help) {
-    std::cout << mir::CommandLineHelp(
-        "Usage: deform --image IMAGE [--labels LABELS] [options]\n\n"
-        "Makes pairs to register from one volume: two copies of it, each under "
-        "a random\ndiffeomorphism of its own, with a dataset.json that "
-        "`register --data` takes.");
-    return mir::launch::kOk;
-  }
-  const absl::Status status =
-      line.ok() ? mir::CatchTorch([&] { return mir::tools::Run(*line); })
-                : line.status();
-  if (!status.ok()) std::cerr << "error: " << status.message() << std::endl;
-  return mir::ExitCodeOf(status);
+  return mir::tools::RunCommand(
+      argc, argv,
+      "Usage: deform --image IMAGE [--labels LABELS] [options]\n\n"
+      "Makes pairs to register from one volume: two copies of it, each under a "
+      "random\ndiffeomorphism of its own, with a dataset.json that `register "
+      "--data` takes.",
+      mir::tools::Run);
 }

@@ -6,7 +6,6 @@
 #include <cmath>
 #include <filesystem>
 #include <fstream>
-#include <iostream>
 #include <nlohmann/json.hpp>
 #include <string>
 #include <utility>
@@ -17,8 +16,6 @@
 #include "absl/strings/str_format.h"
 #include "absl/time/clock.h"
 #include "absl/time/time.h"
-#include "mir/base/catch_torch.h"
-#include "mir/base/command_line.h"
 #include "mir/base/exit_status.h"
 #include "mir/base/status_macros.h"
 #include "mir/data/dataset_list.h"
@@ -30,6 +27,7 @@
 #include "mir/metrics/folding.h"
 #include "mir/precision/autocast.h"
 #include "mir/precision/precision.h"
+#include "tools/command/run_command.h"
 #include "tools/register/register_volumes.h"
 #include "tools/register/trained_model.h"
 
@@ -66,8 +64,14 @@ struct PairFiles {
   std::string fixed, moving, fixed_labels, moving_labels;
 };
 
-void Say(const char* verb, const std::string& what) {
-  std::cout << absl::StrFormat("%12s %s", verb, what) << std::endl;
+absl::Status MakeFolder(const std::string& folder) {
+  std::error_code error;
+  fs::create_directories(folder, error);
+  if (!error) return absl::OkStatus();
+  return WithExitCode(absl::PermissionDeniedError(absl::StrCat(
+                          "cannot write to ", folder, ": ", error.message(),
+                          "; choose another folder with --out")),
+                      launch::kEnvironment);
 }
 
 absl::StatusOr<VolumePair> ReadPair(const PairFiles& files) {
@@ -158,8 +162,7 @@ absl::StatusOr<nlohmann::json> RegisterOne(const TrainedModel& trained,
 
   const std::string folder =
       files.name.empty() ? out : absl::StrCat(out, "/", files.name);
-  std::error_code error;
-  fs::create_directories(folder, error);
+  MIR_RETURN_IF_ERROR(MakeFolder(folder));
   MIR_RETURN_IF_ERROR(WithExitCode(WriteAll(folder, *pair, found, measured),
                                    launch::kEnvironment));
   std::string said =
@@ -212,11 +215,7 @@ absl::StatusOr<std::vector<PairFiles>> FilesFromFlags(double spacing_mm) {
   return files;
 }
 
-absl::Status Run(const CommandLine& line) {
-  if (!line.arguments.empty()) {
-    return absl::InvalidArgumentError(absl::StrCat(
-        "'", line.arguments[0], "' is no option (--help lists all)"));
-  }
+absl::Status Run() {
   if (absl::GetFlag(FLAGS_weights).empty()) {
     return absl::InvalidArgumentError(
         "wanted --weights CHECKPOINT, such as "
@@ -240,6 +239,11 @@ absl::Status Run(const CommandLine& line) {
   RegisterOptions options;
   options.device = context.device;
   options.spacing_mm = absl::GetFlag(FLAGS_spacing);
+  if (!(options.spacing_mm >= 0 || options.spacing_mm == -1)) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("--spacing must be a number of at least 0, or -1, got ",
+                     options.spacing_mm));
+  }
   options.fill = absl::GetFlag(FLAGS_fill);
   MIR_ASSIGN_OR_RETURN(
       const precision::Precision wanted,
@@ -254,14 +258,10 @@ absl::Status Run(const CommandLine& line) {
   if (!warning.empty()) Say("Warning", warning);
 
   const std::string out = absl::GetFlag(FLAGS_out);
-  std::error_code error;
-  fs::create_directories(out, error);
-  if (error) {
-    return WithExitCode(absl::PermissionDeniedError(absl::StrCat(
-                            "cannot write to ", out, ": ", error.message(),
-                            "; choose another folder with --out")),
-                        launch::kEnvironment);
+  if (out.empty()) {
+    return absl::InvalidArgumentError("--out wants the name of a folder");
   }
+  MIR_RETURN_IF_ERROR(MakeFolder(out));
   MIR_ASSIGN_OR_RETURN(
       const TrainedModel trained,
       LoadTrainedModel({.weights = absl::GetFlag(FLAGS_weights),
@@ -302,19 +302,11 @@ absl::Status Run(const CommandLine& line) {
 }  // namespace mir::tools
 
 int main(int argc, char** argv) {
-  const absl::StatusOr<mir::CommandLine> line =
-      mir::ParseCommandLine(argc, argv);
-  if (line.ok() && line->help) {
-    std::cout << mir::CommandLineHelp(
-        "Usage: register --weights W --fixed F --moving M [options]\n\n"
-        "Registers a moving image onto a fixed one with a trained model. "
-        "Writes the\nwarped image and labels, the displacement field (for ITK "
-        "and ANTs, and in\nvoxels), a picture and metrics.json to --out.");
-    return mir::launch::kOk;
-  }
-  const absl::Status status =
-      line.ok() ? mir::CatchTorch([&] { return mir::tools::Run(*line); })
-                : line.status();
-  if (!status.ok()) std::cerr << "error: " << status.message() << std::endl;
-  return mir::ExitCodeOf(status);
+  return mir::tools::RunCommand(
+      argc, argv,
+      "Usage: register --weights W --fixed F --moving M [options]\n\n"
+      "Registers a moving image onto a fixed one with a trained model. Writes "
+      "the\nwarped image and labels, the displacement field (for ITK and ANTs, "
+      "and in\nvoxels), a picture and metrics.json to --out.",
+      mir::tools::Run);
 }

@@ -2,11 +2,13 @@
 
 #include <ATen/TensorOperators.h>
 #include <ATen/ops/arange.h>
+#include <ATen/ops/isfinite.h>
 #include <ATen/ops/stack.h>
 #include <c10/core/InferenceMode.h>
 
 #include <vector>
 
+#include "absl/strings/str_cat.h"
 #include "mir/base/exit_status.h"
 #include "mir/base/status_macros.h"
 #include "mir/data/grid.h"
@@ -55,6 +57,12 @@ absl::StatusOr<RegisteredVolumes> RegisterVolumes(
     const TrainedModel& trained, const VolumePair& pair,
     const RegisterOptions& options) {
   const c10::InferenceMode no_autograd;
+  if (trained.model->SizeMultiple().size() != 3) {
+    return WithExitCode(
+        absl::InvalidArgumentError(
+            "the model was trained on 2-D images; wanted one for volumes"),
+        launch::kCheckpoint);
+  }
   MIR_RETURN_IF_ERROR(CheckLabels(pair.fixed_labels, pair.fixed));
   MIR_RETURN_IF_ERROR(CheckLabels(pair.moving_labels, pair.moving));
   data::PrepareOptions prepare = trained.prepare;
@@ -81,6 +89,13 @@ absl::StatusOr<RegisteredVolumes> RegisterVolumes(
                        .displacement;
   }
   displacement = displacement.to(at::kCPU, at::kFloat).squeeze(0);
+  if (!at::isfinite(displacement).all().item<bool>()) {
+    return WithExitCode(
+        absl::OutOfRangeError(absl::StrCat(
+            "the model finds a field that is not finite for ", pair.moving.name,
+            "; its weights or the --intensity are wrong")),
+        launch::kNumeric);
+  }
   if (trained.convention == geometry::WarpConvention::kMirCompatible) {
     displacement = ExactFromMir(displacement);
   }

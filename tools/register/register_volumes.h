@@ -45,8 +45,10 @@ struct RegisterOptions {
 // the fixed volume's own, or an isotropic RAS grid of the spacing it was
 // trained on; the field is brought to the fixed volume's grid.
 //
-// INVALID_ARGUMENT where the grids differ and there is no spacing (naming
-// both), or labels do not lie on their image's grid.
+// Errors carry their exit codes: INVALID_ARGUMENT where the grids differ and
+// there is no spacing (naming both), labels do not lie on their image's grid,
+// or the model is a 2-D one; OUT_OF_RANGE where it finds a field that is not
+// finite.
 absl::StatusOr<RegisteredVolumes> RegisterVolumes(
     const TrainedModel& trained, const VolumePair& pair,
     const RegisterOptions& options);

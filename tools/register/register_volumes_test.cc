@@ -7,8 +7,11 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <cmath>
 #include <vector>
 
+#include "mir/base/exit_status.h"
+#include "mir/launch/exit_codes.h"
 #include "mir/testing/status_matchers.h"
 #include "mir/testing/tensor_matchers.h"
 
@@ -137,6 +140,15 @@ TEST(RegisterVolumesTest, OtherGridsAreResampledOrRefusedNamingBoth) {
   };
   EXPECT_THAT(inside(found.warped), AllClose(inside(found.moving), 1e-6));
   EXPECT_EQ(found.warped[4][4][4].item<float>(), 2);
+}
+
+TEST(RegisterVolumesTest, AFieldThatIsNotFiniteIsTheModelsFault) {
+  const VolumePair pair = {Ramp({4, 4, 4}, 1), Ramp({4, 4, 4}, 1), {}, {}};
+  const absl::Status status =
+      RegisterVolumes(Trained({std::nan(""), 0, 0}), pair, {}).status();
+  EXPECT_THAT(status,
+              StatusIs(absl::StatusCode::kOutOfRange, HasSubstr("ramp.nii")));
+  EXPECT_EQ(ExitCodeOf(status), launch::kNumeric);
 }
 
 TEST(RegisterVolumesTest, LabelsMustLieOnTheirImagesGrid) {

@@ -12,12 +12,25 @@
 #include "mir/training/training_state.h"
 
 namespace mir::tools {
+namespace {
+
+// An entry of a checkpoint's description; `otherwise` where it is missing or of
+// another kind.
+std::string Text(const training::Description& description, const char* key,
+                 const std::string& otherwise) {
+  const auto found = description.find(key);
+  return found != description.end() && found->is_string()
+             ? found->get<std::string>()
+             : otherwise;
+}
+
+}  // namespace
 
 absl::StatusOr<TrainedModel> LoadTrainedModel(
     const TrainedModelOptions& options, const c10::Device& device) {
   MIR_ASSIGN_OR_RETURN(const training::Description description,
                        training::ReadDescription(options.weights));
-  const std::string recorded_name = description.value("model", "");
+  const std::string recorded_name = Text(description, "model", "");
   TrainedModel trained;
   trained.name = options.model.empty() ? recorded_name : options.model;
   if (trained.name.empty()) {
@@ -48,15 +61,18 @@ absl::StatusOr<TrainedModel> LoadTrainedModel(
   trained.model->to(device);
   trained.model->eval();
 
-  if (description.value("warp_convention", "mir") == "exact") {
+  if (Text(description, "warp_convention", "mir") == "exact") {
     trained.convention = geometry::WarpConvention::kExact;
   }
   const std::string intensity = options.intensity.empty()
-                                    ? description.value("intensity", "minmax")
+                                    ? Text(description, "intensity", "minmax")
                                     : options.intensity;
   MIR_ASSIGN_OR_RETURN(trained.prepare.intensity,
                        data::ParseIntensity(intensity));
-  trained.prepare.spacing_mm = description.value("spacing_mm", 0.0);
+  if (const auto spacing = description.find("spacing_mm");
+      spacing != description.end() && spacing->is_number()) {
+    trained.prepare.spacing_mm = spacing->get<double>();
+  }
   trained.prepare.reorient = !description.empty();
   return trained;
 }

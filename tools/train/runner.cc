@@ -31,6 +31,7 @@
 #include "mir/launch/spawn.h"
 #include "mir/launch/supervisor.h"
 #include "mir/launch/worker_contract.h"
+#include "mir/launch/working_directory.h"
 #include "tools/train/console.h"
 #include "tools/train/devices.h"
 #include "tools/train/options.h"
@@ -279,6 +280,10 @@ class Runner {
 
 absl::StatusOr<int> Runner::Try() {
   if (options_.help_worker) return HelpOfWorker();
+  // A misspelt model is said before what this machine lacks.
+  MIR_RETURN_IF_ERROR(DescribeWorker(options_.worker, options_.model,
+                                     /*cuda=*/false, env_)
+                          .status());
 
   const int cpus = launch::AllowedCpus();
   launch::Env device_env = env_;
@@ -593,17 +598,14 @@ int RunTraining(const std::vector<std::string>& arguments, launch::Env env) {
     std::fwrite(help.data(), 1, help.size(), stdout);
     return std::fflush(stdout) == 0 ? launch::kOk : launch::kOther;
   }
-  if (!folder.empty()) {
-    if (chdir(folder.c_str()) != 0) {
-      Console console({}, env);
-      console.Error(
-          absl::StrCat("cannot go to ", folder,
-                       " (BUILD_WORKING_DIRECTORY): ", strerror(errno)));
-      console.Finish();
-      return launch::kEnvironment;
-    }
-    env["PWD"] = folder;
+  if (const absl::Status entered = launch::EnterCallersDirectory(env);
+      !entered.ok()) {
+    Console console({}, env);
+    console.Error(std::string(entered.message()));
+    console.Finish();
+    return launch::kEnvironment;
   }
+  if (!folder.empty()) env["PWD"] = folder;
   return Runner(*std::move(options), std::move(env)).Run();
 }
 

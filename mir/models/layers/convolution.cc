@@ -5,10 +5,25 @@
 #include <ATen/ops/empty.h>
 #include <c10/util/Exception.h>
 
+#include <algorithm>
 #include <cmath>
 #include <vector>
 
+#include "mir/precision/fp32_region.h"
+
 namespace mir::models {
+namespace {
+
+// Convolves in the types of its arguments, or of autocast, which knows the
+// operators by these names.
+at::Tensor Convolve(const at::Tensor& input, const at::Tensor& weight,
+                    const at::Tensor& bias, const ConvolutionOptions& options) {
+  return options.ndims == 2
+             ? at::conv2d(input, weight, bias, options.stride, options.padding)
+             : at::conv3d(input, weight, bias, options.stride, options.padding);
+}
+
+}  // namespace
 
 Convolution::Convolution(const ConvolutionOptions& options)
     : torch::nn::Module("Convolution"), options_(options) {
@@ -38,11 +53,20 @@ Convolution::Convolution(const ConvolutionOptions& options)
 }
 
 at::Tensor Convolution::forward(const at::Tensor& input) const {
-  // By these names autocast knows them.
-  return options_.ndims == 2 ? at::conv2d(input, weight, bias, options_.stride,
-                                          options_.padding)
-                             : at::conv3d(input, weight, bias, options_.stride,
-                                          options_.padding);
+  const at::IntArrayRef sizes = input.sizes().slice(2);
+  const bool smaller_than_kernel =
+      std::any_of(sizes.begin(), sizes.end(),
+                  [&](int64_t size) { return size < options_.kernel_size; });
+  if (!input.is_cpu() || !smaller_than_kernel) {
+    return Convolve(input, weight, bias, options_);
+  }
+  // The bfloat16 weight gradient of oneDNN (LibTorch 2.11) adds memory that it
+  // never wrote there: wrong by chance, NaN at times.
+  const precision::Fp32Region in_float32;
+  return Convolve(precision::ToComputeType(input),
+                  precision::ToComputeType(weight),
+                  precision::ToComputeType(bias), options_)
+      .to(input.scalar_type());
 }
 
 }  // namespace mir::models

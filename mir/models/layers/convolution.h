@@ -25,6 +25,9 @@ class Convolution : public torch::nn::Module {
 
   //   input    [N, in_channels, ...]
   //   returns  [N, out_channels, ...]; 16-bit under autocast
+  //
+  // On the CPU, an input that is smaller than the kernel along an axis is
+  // convolved in float32 (float64 for float64) and comes back in its own dtype.
   at::Tensor forward(const at::Tensor& input) const;
 
   at::Tensor weight;  // [out_channels, in_channels, kernel_size, ...]

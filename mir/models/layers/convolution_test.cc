@@ -2,11 +2,19 @@
 
 #include <ATen/Context.h>
 #include <ATen/core/Tensor.h>
+#include <ATen/ops/full.h>
 #include <ATen/ops/ones.h>
+#include <ATen/ops/rand.h>
 #include <c10/util/Exception.h>
 #include <gtest/gtest.h>
 #include <torch/nn/modules/conv.h>
+#include <torch/utils.h>
 
+#include <cmath>
+#include <vector>
+
+#include "mir/precision/autocast.h"
+#include "mir/precision/precision.h"
 #include "mir/testing/tensor_matchers.h"
 
 namespace mir::models {
@@ -62,6 +70,51 @@ TEST(ConvolutionTest, DrawsTheInitialWeightsOfPyTorch) {
   EXPECT_THAT(ours2d.bias, TensorEq(conv2d->bias));
   EXPECT_THAT(ours3d.weight, TensorEq(conv3d->weight));
   EXPECT_THAT(ours3d.bias, TensorEq(conv3d->bias));
+}
+
+// Leaves NaNs in freed memory, as the allocator will hand it out again.
+void SoilMemory() {
+  std::vector<at::Tensor> soiled;
+  for (const int64_t size : {1000, 5000, 20000, 65536, 131072}) {
+    soiled.push_back(at::full({size}, std::nan("")));
+  }
+}
+
+TEST(ConvolutionTest, BFloat16GradientsOfSmallInputsAreThoseOfFloat32) {
+  struct Case {
+    int64_t ndims;
+    int64_t size;
+    int64_t stride;
+  };
+  for (const auto& [ndims, size, stride] :
+       {Case{3, 2, 1}, Case{3, 1, 2}, Case{2, 1, 2}, Case{3, 4, 1}}) {
+    SCOPED_TRACE(::testing::Message()
+                 << ndims << "-D, size " << size << ", stride " << stride);
+    torch::manual_seed(1);
+    ConvolutionOptions options = Options(ndims, stride);
+    options.in_channels = options.out_channels = 16;
+    Convolution convolution(options);
+    std::vector<int64_t> shape(2 + ndims, size);
+    shape[0] = 1;
+    shape[1] = 16;
+    const at::Tensor input = at::rand(shape);
+    convolution.forward(input).square().sum().backward();
+    const at::Tensor expected = convolution.weight.grad().clone();
+    for (int repeat = 0; repeat < 8; ++repeat) {
+      convolution.zero_grad();
+      SoilMemory();
+      at::Tensor output;
+      {
+        const precision::Autocast autocast(at::kCPU,
+                                           precision::Precision::kBFloat16);
+        output = convolution.forward(input.to(at::kBFloat16));
+      }
+      EXPECT_EQ(output.scalar_type(), at::kBFloat16);
+      output.to(at::kFloat).square().sum().backward();
+      EXPECT_THAT(convolution.weight.grad(),
+                  mir::testing::RelativeL2Near(expected, 4 * 0.0078125));
+    }
+  }
 }
 
 TEST(ConvolutionTest, RejectsOptionsOutOfRange) {

@@ -1,0 +1,51 @@
+#include "tools/command/run_command.h"
+
+#include <iostream>
+
+#include "absl/status/statusor.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "mir/base/catch_torch.h"
+#include "mir/base/command_line.h"
+#include "mir/base/exit_status.h"
+#include "mir/base/status_macros.h"
+#include "mir/launch/env.h"
+#include "mir/launch/exit_codes.h"
+#include "mir/launch/working_directory.h"
+
+namespace mir::tools {
+namespace {
+
+absl::Status RunWithFlags(int argc, const char* const* argv,
+                          const std::string& usage,
+                          const std::function<absl::Status()>& run) {
+  MIR_RETURN_IF_ERROR(
+      WithExitCode(launch::EnterCallersDirectory(launch::CurrentEnv()),
+                   launch::kEnvironment));
+  MIR_ASSIGN_OR_RETURN(const CommandLine line, ParseCommandLine(argc, argv));
+  if (line.help) {
+    std::cout << CommandLineHelp(usage);
+    return absl::OkStatus();
+  }
+  if (!line.arguments.empty()) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "'", line.arguments[0],
+        "' is no option; options begin with -- (--help lists all)"));
+  }
+  return CatchTorch(run);
+}
+
+}  // namespace
+
+int RunCommand(int argc, const char* const* argv, const std::string& usage,
+               const std::function<absl::Status()>& run) {
+  const absl::Status status = RunWithFlags(argc, argv, usage, run);
+  if (!status.ok()) std::cerr << "error: " << status.message() << std::endl;
+  return ExitCodeOf(status);
+}
+
+void Say(const std::string& verb, const std::string& what) {
+  std::cout << absl::StrFormat("%12s %s", verb, what) << std::endl;
+}
+
+}  // namespace mir::tools
