@@ -59,6 +59,7 @@ LIBRARIES = [
     "//mir/launch:supervisor",
     "//mir/launch:terminal",
     "//mir/launch:worker_contract",
+    "//mir/launch:working_directory",
     "//mir/launch:world",
     "//mir/losses/compat:ncc",
     "//mir/losses:factory",
