@@ -4,6 +4,7 @@ _COPTS = [
     "-Wall",
     "-Wextra",
     "-Werror",
+    # LibTorch counts in int64_t, the standard library in size_t.
     "-Wno-sign-compare",
     # Without it ATen/core/Tensor.h includes every operator.
     "-DAT_PER_OPERATOR_HEADERS",
@@ -60,7 +61,7 @@ def mir_cc_test(name, copts = [], size = "small", **kwargs):
     )
 
 def mir_cc_benchmark(name, srcs, deps, smoke_args = [], **kwargs):
-    """A Google Benchmark, and a test that runs its smallest case once.
+    """A Google Benchmark, and a test that runs it for the shortest time.
 
     Args:
       name: the binary; the test is `<name>_smoke_test`.

@@ -9,7 +9,8 @@ namespace mir {
 
 // Runs `body` at an edge of the library and turns what LibTorch throws into a
 // status, without its C++ backtrace: out of memory becomes RESOURCE_EXHAUSTED,
-// a wrong value or shape INVALID_ARGUMENT, everything else INTERNAL.
+// c10::ValueError and c10::TypeError INVALID_ARGUMENT, every other
+// std::exception INTERNAL.
 absl::Status CatchTorch(const std::function<absl::Status()>& body);
 
 }  // namespace mir

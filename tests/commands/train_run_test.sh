@@ -1,16 +1,17 @@
 #!/usr/bin/env bash
 # A training from end to end through the runner: two processes, a run's folder,
-# a stop by Ctrl-C, and a resumed end that equals an unbroken run.
+# a stop on request, and a resumed end that equals an unbroken run.
 set -euo pipefail
 source tests/commands/expect.sh
 readonly runner=$1 worker=$2
 
+readonly common=("$runner" --worker "$worker" --cpu-procs 2 --threads 1
+  --config tiny --size 16,16,16 --pairs-per-epoch 8 --val-pairs 3 --lr 1e-3)
+
 run() {
   local out=$1
   shift
-  "$runner" --worker "$worker" --cpu-procs 2 --threads 1 --out "$out" \
-    --config tiny --size 16,16,16 --pairs-per-epoch 8 --val-pairs 3 \
-    --val-every 4 --lr 1e-3 "$@" </dev/null >"$work/log" 2>&1 ||
+  "${common[@]}" --val-every 4 --out "$out" "$@" </dev/null >"$work/log" 2>&1 ||
     { code=$?; cat "$work/log"; return "$code"; }
 }
 
@@ -41,6 +42,24 @@ numbers "$work/unbroken" loss >"$work/a"
 numbers "$work/resumed" loss >"$work/b"
 check 'a resumed run has the losses of an unbroken one' \
   diff "$work/a" "$work/b"
+
+# Asked to stop in the middle, it saves and ends with 75; then it goes on.
+"${common[@]}" --steps 100000 --val-every 0 --out "$work/asked" \
+  </dev/null >"$work/asked_log" 2>&1 &
+readonly asked=$!
+while [[ $(grep -c '"loss"' "$work/asked/metrics.jsonl" 2>/dev/null) -lt 3 ]]; do
+  kill -0 "$asked" || { cat "$work/asked_log"; exit 1; }
+  sleep 0.1
+done
+kill -TERM "$asked"
+code=0
+wait "$asked" || code=$?
+check "a run that is asked to stop ends with 75, not $code" test "$code" = 75
+done_steps=$(numbers "$work/asked" loss | wc -l)
+check 'the rest of a stopped run' \
+  run "$work/asked" --resume --steps $((done_steps + 2))
+check 'it goes on where it stood' \
+  test "$(numbers "$work/asked" loss | wc -l)" = $((done_steps + 2))
 
 expect 12 'nothing to resume' run "$work/nothing" --steps 3 --resume
 expect 2 'did you mean' run "$work/typo" --stepz 3
