@@ -1,5 +1,7 @@
 #include "mir/training/run_folder.h"
 
+#include <fcntl.h>
+#include <sys/file.h>
 #include <unistd.h>
 
 #include <cerrno>
@@ -72,6 +74,22 @@ absl::Status RunFolder::Prepare(bool resume) const {
         launch::kEnvironment);
   }
   return absl::OkStatus();
+}
+
+absl::StatusOr<std::shared_ptr<void>> RunFolder::Lock() const {
+  const std::string path = path_ + "/.lock";
+  const int fd = open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0666);
+  if (fd < 0) return CannotWrite(path, std::strerror(errno));
+  // Closing the file gives the lock up, as the end of the process does.
+  std::shared_ptr<void> lock(nullptr, [fd](void*) { close(fd); });
+  if (flock(fd, LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK) {
+    return WithExitCode(
+        absl::FailedPreconditionError(
+            absl::StrCat("another process is training in ", path_,
+                         "; wait for it, or choose another folder with --out")),
+        launch::kEnvironment);
+  }
+  return lock;
 }
 
 absl::Status RunFolder::WriteConfig(const nlohmann::json& config) const {

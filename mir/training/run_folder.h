@@ -1,6 +1,7 @@
 #ifndef MIR_TRAINING_RUN_FOLDER_H_
 #define MIR_TRAINING_RUN_FOLDER_H_
 
+#include <memory>
 #include <nlohmann/json.hpp>
 #include <string>
 #include <vector>
@@ -28,6 +29,11 @@ class RunFolder {
   // overwritten. Whatever cannot be written is PERMISSION_DENIED, naming the
   // path, here and below. Both carry exit code 3.
   absl::Status Prepare(bool resume) const;
+
+  // Keeps other processes from training in the folder for as long as the result
+  // lives. FAILED_PRECONDITION, with exit code 3, where one does. File systems
+  // without locks count as free.
+  absl::StatusOr<std::shared_ptr<void>> Lock() const;
 
   // Writes config.json (temporary name, then rename).
   absl::Status WriteConfig(const nlohmann::json& config) const;

@@ -48,6 +48,18 @@ TEST(RunFolderTest, RefusesAnotherRunsFolderUnlessResuming) {
   EXPECT_THAT(folder.Prepare(true), IsOk());
 }
 
+TEST(RunFolderTest, OneProcessTrainsInAFolderAtATime) {
+  const RunFolder folder(FreshPath("locked"));
+  ASSERT_THAT(folder.Prepare(false), IsOk());
+  {
+    const auto lock = folder.Lock();
+    ASSERT_THAT(lock, IsOk());
+    EXPECT_THAT(folder.Lock(), StatusIs(absl::StatusCode::kFailedPrecondition,
+                                        HasSubstr("is training in")));
+  }
+  EXPECT_THAT(folder.Lock(), IsOk());
+}
+
 TEST(RunFolderTest, NamesAFolderThatCannotBeWritten) {
   const std::string path = FreshPath("a_file");
   std::ofstream(path) << "not a folder";

@@ -89,6 +89,7 @@ class Run {
   const ModelChoice& choice_;
   const TrainEnvironment& environment_;
   const RunFolder folder_;
+  std::shared_ptr<void> lock_;  // Of the folder, on the main process.
   const bool is_main_;
   const int64_t global_batch_;
 
@@ -188,6 +189,7 @@ absl::Status Run::Start() {
     if (absl::Status status = folder_.Prepare(options_.resume); !status.ok()) {
       return WithExitCode(std::move(status), launch::kEnvironment);
     }
+    MIR_ASSIGN_OR_RETURN(lock_, folder_.Lock());
   }
   MIR_RETURN_IF_ERROR(MakeLearner());
   MIR_RETURN_IF_ERROR(MakeLoader());
