@@ -174,8 +174,7 @@ absl::Status CheckRun(const Plan& plan) {
           .status(),
       launch::kEnvironment));
   if (!options.out.empty()) {
-    MIR_RETURN_IF_ERROR(WithExitCode(
-        RunFolder(options.out).Prepare(options.resume), launch::kEnvironment));
+    MIR_RETURN_IF_ERROR(RunFolder(options.out).Prepare(options.resume));
   }
   MIR_ASSIGN_OR_RETURN(const std::shared_ptr<models::RegistrationModel> model,
                        plan.choice.factory(plan.choice.configuration));

@@ -186,9 +186,7 @@ absl::Status Run::Start() {
         Progress::Options{.terminal = terminal.is_terminal,
                           .width = terminal.columns},
         stdout);
-    if (absl::Status status = folder_.Prepare(options_.resume); !status.ok()) {
-      return WithExitCode(std::move(status), launch::kEnvironment);
-    }
+    MIR_RETURN_IF_ERROR(folder_.Prepare(options_.resume));
     MIR_ASSIGN_OR_RETURN(lock_, folder_.Lock());
   }
   MIR_RETURN_IF_ERROR(MakeLearner());
