@@ -5,6 +5,8 @@
 
 #include <vector>
 
+#include "mir/precision/autocast.h"
+
 namespace mir::training {
 namespace {
 
@@ -45,6 +47,16 @@ models::Registration RegisterAnySize(models::RegistrationModel& model,
   if (registration.regularized.sizes().slice(2) == padded) {
     registration.regularized = Cropped(registration.regularized, sizes);
   }
+  return registration;
+}
+
+models::Registration RegisterInPrecision(models::RegistrationModel& model,
+                                         const at::Tensor& moving,
+                                         const at::Tensor& fixed,
+                                         precision::Precision precision) {
+  const precision::Autocast autocast(moving.device().type(), precision);
+  models::Registration registration = RegisterAnySize(model, moving, fixed);
+  registration.displacement = registration.displacement.to(at::kFloat);
   return registration;
 }
 

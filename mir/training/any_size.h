@@ -4,6 +4,7 @@
 #include <ATen/core/Tensor.h>
 
 #include "mir/models/registration_model.h"
+#include "mir/precision/precision.h"
 
 namespace mir::training {
 
@@ -17,6 +18,13 @@ namespace mir::training {
 models::Registration RegisterAnySize(models::RegistrationModel& model,
                                      const at::Tensor& moving,
                                      const at::Tensor& fixed);
+
+// The same as inference runs it: the network in `precision`, the displacement
+// back in float32.
+models::Registration RegisterInPrecision(models::RegistrationModel& model,
+                                         const at::Tensor& moving,
+                                         const at::Tensor& fixed,
+                                         precision::Precision precision);
 
 }  // namespace mir::training
 

@@ -2,7 +2,6 @@
 
 #include <c10/core/InferenceMode.h>
 
-#include <cmath>
 #include <nlohmann/json.hpp>
 #include <vector>
 
@@ -10,7 +9,6 @@
 #include "mir/data/pair.h"
 #include "mir/data/summary_picture.h"
 #include "mir/geometry/warp.h"
-#include "mir/precision/autocast.h"
 #include "mir/training/any_size.h"
 
 namespace mir::training {
@@ -43,13 +41,10 @@ absl::Status WriteSummary(const RunFolder& folder,
                        source.Get(/*epoch=*/0, /*index=*/0));
   MIR_ASSIGN_OR_RETURN(const data::Batch batch, data::Collate({pair}));
   const at::Tensor moving = batch.moving.to(context.device);
-  at::Tensor displacement;
-  {
-    const precision::Autocast autocast(context.device.type(), precision);
-    displacement =
-        RegisterAnySize(model, moving, batch.fixed.to(context.device))
-            .displacement.to(at::kFloat);
-  }
+  const at::Tensor displacement =
+      RegisterInPrecision(model, moving, batch.fixed.to(context.device),
+                          precision)
+          .displacement;
   const at::Tensor warped = geometry::Warp(
       moving, displacement, {.convention = objective.warp_convention()});
   MIR_ASSIGN_OR_RETURN(const std::vector<double> losses, Losses(folder));

@@ -17,7 +17,6 @@
 #include "mir/launch/exit_codes.h"
 #include "mir/metrics/dice.h"
 #include "mir/metrics/folding.h"
-#include "mir/precision/autocast.h"
 #include "mir/training/any_size.h"
 
 namespace mir::training {
@@ -69,12 +68,8 @@ absl::StatusOr<ValidationResult> Validate(models::RegistrationModel& model,
     const at::Tensor moving = batch.moving.to(context.device);
     const at::Tensor fixed = batch.fixed.to(context.device);
 
-    models::Registration found;
-    {
-      const precision::Autocast autocast(context.device.type(), precision);
-      found = RegisterAnySize(model, moving, fixed);
-    }
-    found.displacement = found.displacement.to(at::kFloat);
+    const models::Registration found =
+        RegisterInPrecision(model, moving, fixed, precision);
     const bool finite = at::isfinite(found.displacement).all().item<bool>();
     if (finite) {
       row[kLoss] = objective(found, moving, fixed).total.item<double>();

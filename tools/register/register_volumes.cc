@@ -16,7 +16,6 @@
 #include "mir/data/prepare.h"
 #include "mir/data/regrid.h"
 #include "mir/launch/exit_codes.h"
-#include "mir/precision/autocast.h"
 #include "mir/training/any_size.h"
 
 namespace mir::tools {
@@ -80,15 +79,11 @@ absl::StatusOr<RegisteredVolumes> RegisterVolumes(
         .unsqueeze(0)
         .to(options.device);
   };
-  at::Tensor displacement;
-  {
-    const precision::Autocast autocast(options.device.type(),
-                                       options.precision);
-    displacement = training::RegisterAnySize(*trained.model, seen(pair.moving),
-                                             seen(pair.fixed))
-                       .displacement;
-  }
-  displacement = displacement.to(at::kCPU, at::kFloat).squeeze(0);
+  at::Tensor displacement =
+      training::RegisterInPrecision(*trained.model, seen(pair.moving),
+                                    seen(pair.fixed), options.precision)
+          .displacement.to(at::kCPU)
+          .squeeze(0);
   if (!at::isfinite(displacement).all().item<bool>()) {
     return WithExitCode(
         absl::OutOfRangeError(absl::StrCat(
