@@ -1,6 +1,7 @@
 #include "mir/distributed/ddp.h"
 
 #include <c10/util/Exception.h>
+#include <torch/csrc/autograd/engine.h>
 #include <torch/nn/module.h>
 
 #include <algorithm>
@@ -11,7 +12,6 @@
 #include <torch/csrc/distributed/c10d/logger.hpp>
 #include <torch/csrc/distributed/c10d/reducer.hpp>
 #include <unordered_map>
-#include <unordered_set>
 #include <utility>
 
 #include "absl/status/status.h"
@@ -20,12 +20,12 @@
 #include "absl/strings/str_split.h"
 #include "absl/strings/string_view.h"
 #include "mir/distributed/collectives.h"
+#include "mir/distributed/compression.h"
 #include "mir/distributed/group.h"
+#include "mir/distributed/named_tensors.h"
 
 namespace mir::distributed {
 namespace {
-
-using NamedTensors = std::vector<std::pair<std::string, at::Tensor>>;
 
 constexpr size_t kBroadcastBytes = 250 << 20;
 
@@ -37,48 +37,6 @@ T ValueOrThrow(absl::StatusOr<T> result) {
     C10_THROW_ERROR(DistBackendError, std::string(result.status().message()));
   }
   return *std::move(result);
-}
-
-NamedTensors Buffers(const torch::nn::Module& module) {
-  NamedTensors buffers;
-  std::unordered_set<const c10::TensorImpl*> seen;
-  for (const auto& item : module.named_buffers()) {
-    const at::Tensor& buffer = item.value();
-    if (buffer.defined() && buffer.numel() > 0 &&
-        seen.insert(buffer.unsafeGetTensorImpl()).second) {
-      buffers.emplace_back(item.key(), buffer);
-    }
-  }
-  return buffers;
-}
-
-NamedTensors TrainedParameters(const torch::nn::Module& module) {
-  NamedTensors parameters;
-  std::unordered_set<const c10::TensorImpl*> seen;
-  for (const auto& item : module.named_parameters()) {
-    const at::Tensor& parameter = item.value();
-    if (parameter.defined() && parameter.requires_grad() &&
-        seen.insert(parameter.unsafeGetTensorImpl()).second) {
-      parameters.emplace_back(item.key(), parameter);
-    }
-  }
-  return parameters;
-}
-
-// Also what is not trained: frozen weights must be rank 0's too.
-NamedTensors AllTensors(const torch::nn::Module& module) {
-  NamedTensors tensors;
-  std::unordered_set<const c10::TensorImpl*> seen;
-  for (const auto& item : module.named_parameters()) {
-    const at::Tensor& parameter = item.value();
-    if (parameter.defined() &&
-        seen.insert(parameter.unsafeGetTensorImpl()).second) {
-      tensors.emplace_back(item.key(), parameter);
-    }
-  }
-  const NamedTensors buffers = Buffers(module);
-  tensors.insert(tensors.end(), buffers.begin(), buffers.end());
-  return tensors;
 }
 
 // A line per tensor.
@@ -148,6 +106,21 @@ class WithoutAdvice : public c10::WarningHandler {
   c10::WarningHandler& next_;
 };
 
+// In the first backward pass over a static graph gradients are exchanged when
+// all have come, since it is not known yet how often each one does.
+void DelayExchange(c10d::Reducer& reducer,
+                   const std::vector<at::Tensor>& roots) {
+  auto queued = std::make_shared<bool>(false);
+  for (const at::Tensor& root : roots) {
+    if (!root.requires_grad()) continue;
+    root.register_hook([&reducer, queued](const at::Tensor&) {
+      if (std::exchange(*queued, true)) return;
+      torch::autograd::Engine::get_default_engine().queue_callback(
+          [&reducer] { reducer.delay_all_reduce(); });
+    });
+  }
+}
+
 }  // namespace
 
 struct DistributedModel::State {
@@ -175,10 +148,19 @@ struct DistributedModel::State {
   Context context;
   DdpOptions options;
   NamedTensors parameters;
-  bool sync = true;  // What the last BeforeForward said.
+  bool sync = true;          // What the last BeforeForward said.
+  bool graph_known = false;  // Of a static graph: its first step began.
   std::shared_ptr<c10d::Reducer> reducer;
   std::shared_ptr<c10d::Logger> logger;  // The reducer uses it unasked.
 };
+
+absl::StatusOr<Compression> ParseCompression(absl::string_view name) {
+  if (name == "none") return Compression::kNone;
+  if (name == "fp16") return Compression::kFloat16;
+  if (name == "bf16") return Compression::kBFloat16;
+  return absl::InvalidArgumentError(absl::StrCat(
+      "wanted a gradient compression of none, fp16 or bf16, got '", name, "'"));
+}
 
 DistributedModel::DistributedModel(torch::nn::Module& module,
                                    const Context& context,
@@ -223,7 +205,12 @@ DistributedModel::DistributedModel(torch::nn::Module& module,
       module.name(),
       device.is_cuda() ? std::vector<int>{device.index()} : std::vector<int>(),
       /*output_device=*/device.is_cuda() ? device.index() : -1,
-      options.broadcast_buffers, /*has_sync_bn=*/false, /*static_graph=*/false);
+      options.broadcast_buffers, /*has_sync_bn=*/false, options.static_graph);
+  if (options.static_graph) state_->reducer->set_static_graph();
+  if (options.compression != Compression::kNone) {
+    state_->reducer->register_comm_hook(
+        MakeCompressionHook(context.group->processes, options.compression));
+  }
 }
 
 DistributedModel::~DistributedModel() = default;
@@ -247,9 +234,15 @@ void DistributedModel::BeforeBackward(const std::vector<at::Tensor>& roots) {
   WithoutAdvice handler;
   const c10::WarningUtils::WarningHandlerGuard guard(&handler);
   state_->group().under_way = true;
-  state_->reducer->prepare_for_backward(state_->options.find_unused_parameters
-                                            ? roots
-                                            : std::vector<at::Tensor>());
+  // A static graph's unused parameters are those of its first step.
+  const bool search =
+      state_->options.find_unused_parameters && !state_->options.static_graph;
+  state_->reducer->prepare_for_backward(search ? roots
+                                               : std::vector<at::Tensor>());
+  if (state_->options.static_graph && !state_->graph_known) {
+    state_->graph_known = true;
+    DelayExchange(*state_->reducer, roots);
+  }
 }
 
 void DistributedModel::AfterBackward() {

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
 #include "mir/distributed/init.h"
 
 namespace torch::nn {
@@ -15,6 +16,14 @@ class Module;
 }
 
 namespace mir::distributed {
+
+// In which precision gradients travel between the ranks. Each rank rounds the
+// mean's share of its gradients to 16 bits; they arrive in their own dtype.
+enum class Compression { kNone, kFloat16, kBFloat16 };
+
+// The compression of a name: "none", "fp16" or "bf16". Any other is
+// INVALID_ARGUMENT, and the message lists the three.
+absl::StatusOr<Compression> ParseCompression(absl::string_view name);
 
 struct DdpOptions {
   // Parameters that a step does not use are found by a walk through its graph,
@@ -27,6 +36,12 @@ struct DdpOptions {
   // copy of them in memory. Clear them with ZeroGrad then: the optimizer's
   // zero_grad() throws on views.
   bool gradient_as_bucket_view = false;
+  // Every step uses the same parameters in the same graph, which is learnt in
+  // the first: that saves the search for unused parameters after it.
+  bool static_graph = false;
+  // Halves what is sent. float16 overflows at 65504 and loses what is below
+  // 6e-8: bfloat16 is the safer one without a loss scale.
+  Compression compression = Compression::kNone;
   // Rank 0's buffers (running statistics) replace the others' before the
   // forward of each step that exchanges gradients.
   bool broadcast_buffers = true;
