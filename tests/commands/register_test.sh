@@ -62,8 +62,33 @@ expect 10 "$work/nowhere.nii" "$deform" --image "$work/nowhere.nii"
 check 'two pairs are made' "$deform" --image "$work/fixed.nii.gz" \
   --labels "$work/labels.nii.gz" --pairs 2 --out "$work/deformed"
 mistake 0 'pair-0001' --weights "$weights" --data "$work/deformed/dataset.json"
-for pair in pair-0000 pair-0001; do
-  check "$pair is measured" grep -q dice_by_label "$work/out/$pair/metrics.json"
+for name in pair-0000 pair-0001; do
+  check "$name is measured" grep -q dice_by_label "$work/out/$name/metrics.json"
 done
 check 'the mean is there' grep -q '"dice":' "$work/out/metrics.json"
+
+# The same list shared by two ranks, and by two replicas in one process: each
+# case once, in its order, and the same voxels.
+check 'three pairs are made' "$deform" --image "$work/fixed.nii.gz" \
+  --labels "$work/labels.nii.gz" --pairs 3 --out "$work/three"
+list=(--weights "$weights" --data "$work/three/dataset.json" --threads 1)
+expect 0 pair-0002 "$register" --device cpu "${list[@]}" --out "$work/alone"
+expect 0 pair-0002 "$register" "${list[@]}" --cpu-procs 2 --out "$work/ranks"
+expect 0 pair-0002 "$register" --device cpu "${list[@]}" --mode dp \
+  --replicas 2 --out "$work/replicas"
+measures() { python3 tests/commands/measures_of_list.py "$1/metrics.json"; }
+for shared in ranks replicas; do
+  check "$shared measure what one process does" \
+    test "$(measures "$work/$shared")" = "$(measures "$work/alone")"
+  check "$shared find what one process does" cmp \
+    "$work/$shared/pair-0002/warped.nii.gz" "$work/alone/pair-0002/warped.nii.gz"
+done
+mistake 2 'wanted --data too' --weights "$weights" "${pair[@]}" --cpu-procs 2
+mistake 2 "got 'all'" --weights "$weights" "${pair[@]}" --mode all
+mistake 2 'goes with --mode dp' "${list[@]}" --replicas 2
+expect 2 'wants one process' "$register" "${list[@]}" --cpu-procs 2 --mode dp \
+  --out "$work/neither"
+rm "$work/three/pair-0001_fixed.nii.gz"
+expect 10 'fixed.nii.gz' "$register" "${list[@]}" --cpu-procs 2 \
+  --out "$work/missing"
 finish

@@ -45,7 +45,8 @@ int RunCommand(int argc, const char* const* argv, const std::string& usage,
 }
 
 void Say(const std::string& verb, const std::string& what) {
-  std::cout << absl::StrFormat("%12s %s", verb, what) << std::endl;
+  // In one piece, since threads may speak at once.
+  std::cout << absl::StrFormat("%12s %s\n", verb, what) << std::flush;
 }
 
 }  // namespace mir::tools

@@ -3,11 +3,13 @@
 #include <ATen/Parallel.h>
 #include <ATen/core/Tensor.h>
 
+#include <atomic>
 #include <cmath>
 #include <filesystem>
 #include <fstream>
 #include <nlohmann/json.hpp>
 #include <string>
+#include <thread>
 #include <utility>
 #include <vector>
 
@@ -16,18 +18,24 @@
 #include "absl/strings/str_format.h"
 #include "absl/time/clock.h"
 #include "absl/time/time.h"
+#include "mir/base/catch_torch.h"
 #include "mir/base/exit_status.h"
 #include "mir/base/status_macros.h"
 #include "mir/data/dataset_list.h"
 #include "mir/data/nifti.h"
 #include "mir/data/summary_picture.h"
+#include "mir/distributed/collectives.h"
+#include "mir/distributed/data_parallel.h"
 #include "mir/distributed/init.h"
+#include "mir/distributed/sampler.h"
 #include "mir/launch/exit_codes.h"
+#include "mir/launch/world.h"
 #include "mir/metrics/dice.h"
 #include "mir/metrics/folding.h"
 #include "mir/precision/autocast.h"
 #include "mir/precision/precision.h"
 #include "tools/command/run_command.h"
+#include "tools/command/under_runner.h"
 #include "tools/register/register_volumes.h"
 #include "tools/register/trained_model.h"
 
@@ -53,6 +61,15 @@ ABSL_FLAG(double, fill, 0,
 ABSL_FLAG(std::string, device, "auto", "cpu, cuda or auto.");
 ABSL_FLAG(std::string, precision, "fp32", "fp32, fp16 or bf16.");
 ABSL_FLAG(int64_t, threads, 0, "CPU threads; 0 leaves it to OMP_NUM_THREADS.");
+ABSL_FLAG(int, cpu_procs, 0,
+          "With --data: shares the pairs among so many processes.");
+ABSL_FLAG(std::string, gpus, "",
+          "With --data: shares the pairs among processes on so many GPUs, or "
+          "all.");
+ABSL_FLAG(std::string, mode, "ddp",
+          "With --data: ddp shares the pairs among the processes that a "
+          "launcher started; dp among --replicas devices of one process.");
+ABSL_FLAG(int, replicas, 1, "Of --mode dp: how many devices.");
 
 namespace mir::tools {
 namespace {
@@ -215,29 +232,124 @@ absl::StatusOr<std::vector<PairFiles>> FilesFromFlags(double spacing_mm) {
   return files;
 }
 
-absl::Status Run() {
-  if (absl::GetFlag(FLAGS_weights).empty()) {
+// Registers the pairs at `indices` in `files`, on as many devices at once as
+// there are models. Returns what was measured, in the order of `indices`.
+absl::StatusOr<std::vector<nlohmann::json>> RegisterAll(
+    const std::vector<TrainedModel>& models,
+    const std::vector<at::Device>& devices, const std::vector<PairFiles>& files,
+    const std::vector<int64_t>& indices, const RegisterOptions& options,
+    const std::string& out) {
+  std::vector<nlohmann::json> measured(indices.size());
+  std::vector<absl::Status> statuses(indices.size());
+  std::atomic<size_t> next{0};
+  std::atomic<bool> failed{false};
+  const auto work = [&](size_t replica) {
+    RegisterOptions own = options;
+    own.device = devices[replica];
+    for (size_t i; !failed && (i = next++) < indices.size();) {
+      statuses[i] = CatchTorch([&]() -> absl::Status {
+        MIR_ASSIGN_OR_RETURN(
+            measured[i],
+            RegisterOne(models[replica], files[indices[i]], own, out));
+        return absl::OkStatus();
+      });
+      if (!statuses[i].ok()) failed = true;
+    }
+  };
+  std::vector<std::thread> threads;
+  for (size_t i = 1; i < models.size(); ++i) threads.emplace_back(work, i);
+  work(0);
+  for (std::thread& thread : threads) thread.join();
+  for (const absl::Status& status : statuses) MIR_RETURN_IF_ERROR(status);
+  return measured;
+}
+
+// The ranks' measurements of their shares, in the order of the cases.
+absl::StatusOr<std::vector<nlohmann::json>> Gather(
+    const distributed::Context& context, size_t case_count,
+    const std::vector<nlohmann::json>& own) {
+  std::vector<nlohmann::json> all(case_count);
+  for (int rank = 0; rank < context.world.size; ++rank) {
+    MIR_ASSIGN_OR_RETURN(const std::string text,
+                         distributed::BroadcastString(
+                             context, nlohmann::json(own).dump(), rank));
+    nlohmann::json measured = nlohmann::json::parse(text);
+    const std::vector<int64_t> share = distributed::ShareOf(
+        static_cast<int64_t>(case_count), rank, context.world.size);
+    for (size_t i = 0; i < share.size(); ++i) {
+      all[share[i]] = std::move(measured.at(i));
+    }
+  }
+  return all;
+}
+
+// metrics.json of a list.
+nlohmann::json Summarize(const std::vector<nlohmann::json>& pairs) {
+  nlohmann::json summary = {{"pairs", pairs}};
+  double dice = 0;
+  double dice_before = 0;
+  int64_t with_labels = 0;
+  for (const nlohmann::json& pair : pairs) {
+    if (!pair.contains("dice")) continue;
+    dice += pair["dice"].get<double>();
+    dice_before += pair["dice_before"].get<double>();
+    ++with_labels;
+  }
+  if (with_labels > 0) {
+    summary["dice"] = dice / with_labels;
+    summary["dice_before"] = dice_before / with_labels;
+  }
+  return summary;
+}
+
+// How many devices of this process share the pairs.
+absl::StatusOr<int> ReplicasFromFlags(const launch::World& world) {
+  const std::string mode = absl::GetFlag(FLAGS_mode);
+  const int replicas = absl::GetFlag(FLAGS_replicas);
+  if (mode != "ddp" && mode != "dp") {
     return absl::InvalidArgumentError(
-        "wanted --weights CHECKPOINT, such as "
-        "runs/latest/checkpoints/best.pth");
+        absl::StrCat("--mode must be ddp or dp, got '", mode, "'"));
   }
-  const std::string device = absl::GetFlag(FLAGS_device);
-  if (device != "auto" && device != "cpu" && device != "cuda") {
+  if (replicas < 1 || (replicas > 1 && mode != "dp")) {
     return absl::InvalidArgumentError(absl::StrCat(
-        "--device must be one of auto, cpu, cuda, got '", device, "'"));
+        "--replicas must be at least 1, and goes with --mode dp; got ",
+        replicas, " with --mode ", mode));
   }
-  MIR_ASSIGN_OR_RETURN(
-      const distributed::Context context,
-      distributed::InitDistributed(
-          {.world = launch::World(),
-           .device = device == "cpu"    ? distributed::DeviceKind::kCpu
-                     : device == "cuda" ? distributed::DeviceKind::kCuda
-                                        : distributed::DeviceKind::kAuto}));
+  if (mode == "dp" && world.size > 1) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "--mode dp wants one process, got ", world.size, " ranks"));
+  }
+  return replicas;
+}
+
+// Where several processes are asked for and none was started yet, becomes their
+// launcher.
+absl::Status StartRanksIfAsked(const std::vector<std::string>& arguments) {
+  const int cpu_procs = absl::GetFlag(FLAGS_cpu_procs);
+  const std::string gpus = absl::GetFlag(FLAGS_gpus);
+  if (cpu_procs == 0 && gpus.empty()) return absl::OkStatus();
+  if (absl::GetFlag(FLAGS_data).empty()) {
+    return absl::InvalidArgumentError(
+        "--cpu-procs and --gpus share the pairs of a list: wanted --data too");
+  }
+  std::vector<std::string> options = {"--console=all"};
+  if (cpu_procs != 0)
+    options.push_back(absl::StrCat("--cpu-procs=", cpu_procs));
+  if (!gpus.empty()) options.push_back(absl::StrCat("--gpus=", gpus));
+  if (absl::GetFlag(FLAGS_threads) > 0) {
+    options.push_back(absl::StrCat("--threads=", absl::GetFlag(FLAGS_threads)));
+  }
+  options.push_back(absl::StrCat("--out=", absl::GetFlag(FLAGS_out)));
+  return BecomeRunner(RunnerBesideThis(), options,
+                      WithoutFlags(arguments, {"cpu-procs", "gpus", "out"}));
+}
+
+absl::Status RunRank(const distributed::Context& context, bool is_list) {
+  MIR_ASSIGN_OR_RETURN(const int replicas, ReplicasFromFlags(context.world));
   if (absl::GetFlag(FLAGS_threads) > 0) {
     at::set_num_threads(static_cast<int>(absl::GetFlag(FLAGS_threads)));
   }
   RegisterOptions options;
-  options.device = context.device;
   options.spacing_mm = absl::GetFlag(FLAGS_spacing);
   if (!(options.spacing_mm >= 0 || options.spacing_mm == -1)) {
     return absl::InvalidArgumentError(
@@ -262,40 +374,66 @@ absl::Status Run() {
     return absl::InvalidArgumentError("--out wants the name of a folder");
   }
   MIR_RETURN_IF_ERROR(MakeFolder(out));
-  MIR_ASSIGN_OR_RETURN(
-      const TrainedModel trained,
-      LoadTrainedModel({.weights = absl::GetFlag(FLAGS_weights),
-                        .model = absl::GetFlag(FLAGS_model),
-                        .configuration = absl::GetFlag(FLAGS_config),
-                        .intensity = absl::GetFlag(FLAGS_intensity)},
-                       context.device));
+  const std::vector<at::Device> devices =
+      distributed::ConsecutiveDevices(context.device, replicas);
+  std::vector<TrainedModel> models;
+  for (const at::Device& device : devices) {
+    MIR_ASSIGN_OR_RETURN(
+        TrainedModel trained,
+        LoadTrainedModel({.weights = absl::GetFlag(FLAGS_weights),
+                          .model = absl::GetFlag(FLAGS_model),
+                          .configuration = absl::GetFlag(FLAGS_config),
+                          .intensity = absl::GetFlag(FLAGS_intensity)},
+                         device));
+    models.push_back(std::move(trained));
+  }
 
   MIR_ASSIGN_OR_RETURN(
       const std::vector<PairFiles> files,
       FilesFromFlags(options.spacing_mm >= 0 ? options.spacing_mm
-                                             : trained.prepare.spacing_mm));
-  nlohmann::json all = nlohmann::json::array();
-  double dice = 0;
-  double dice_before = 0;
-  int64_t with_labels = 0;
-  for (const PairFiles& pair : files) {
-    MIR_ASSIGN_OR_RETURN(nlohmann::json measured,
-                         RegisterOne(trained, pair, options, out));
-    if (measured.contains("dice")) {
-      dice += measured["dice"].get<double>();
-      dice_before += measured["dice_before"].get<double>();
-      ++with_labels;
-    }
-    all.push_back(std::move(measured));
-  }
-  if (absl::GetFlag(FLAGS_data).empty()) return absl::OkStatus();
-  nlohmann::json summary = {{"pairs", all}};
-  if (with_labels > 0) {
-    summary["dice"] = dice / with_labels;
-    summary["dice_before"] = dice_before / with_labels;
-  }
-  return WithExitCode(WriteJson(out + "/metrics.json", summary),
+                                             : models[0].prepare.spacing_mm));
+  MIR_ASSIGN_OR_RETURN(
+      const std::vector<nlohmann::json> own,
+      RegisterAll(models, devices, files,
+                  distributed::ShareOf(static_cast<int64_t>(files.size()),
+                                       context.world.rank, context.world.size),
+                  options, out));
+  if (!is_list) return absl::OkStatus();
+  MIR_ASSIGN_OR_RETURN(const std::vector<nlohmann::json> all,
+                       Gather(context, files.size(), own));
+  if (!distributed::IsMainProcess(context)) return absl::OkStatus();
+  return WithExitCode(WriteJson(out + "/metrics.json", Summarize(all)),
                       launch::kEnvironment);
+}
+
+absl::Status Run(const std::vector<std::string>& arguments) {
+  if (absl::GetFlag(FLAGS_weights).empty()) {
+    return absl::InvalidArgumentError(
+        "wanted --weights CHECKPOINT, such as "
+        "runs/latest/checkpoints/best.pth");
+  }
+  const std::string device = absl::GetFlag(FLAGS_device);
+  if (device != "auto" && device != "cpu" && device != "cuda") {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "--device must be one of auto, cpu, cuda, got '", device, "'"));
+  }
+  MIR_RETURN_IF_ERROR(StartRanksIfAsked(arguments));
+  distributed::InitOptions init;
+  init.device = device == "cpu"    ? distributed::DeviceKind::kCpu
+                : device == "cuda" ? distributed::DeviceKind::kCuda
+                                   : distributed::DeviceKind::kAuto;
+  // Who is done with a share waits for the others; a dead one is noticed at
+  // once.
+  init.collective_timeout = absl::Hours(24);
+  // One pair is registered alone, wherever this runs.
+  const bool is_list = !absl::GetFlag(FLAGS_data).empty();
+  if (!is_list) init.world = launch::World();
+  MIR_ASSIGN_OR_RETURN(distributed::Context context,
+                       distributed::InitDistributed(init));
+  const absl::Status status = distributed::CatchCollective(
+      context, [&] { return RunRank(context, is_list); });
+  distributed::Cleanup(context);
+  return status;
 }
 
 }  // namespace
@@ -308,5 +446,7 @@ int main(int argc, char** argv) {
       "Registers a moving image onto a fixed one with a trained model. Writes "
       "the\nwarped image and labels, the displacement field (for ITK and ANTs, "
       "and in\nvoxels), a picture and metrics.json to --out.",
-      mir::tools::Run);
+      [&] {
+        return mir::tools::Run({argv + 1, argv + argc});
+      });
 }
