@@ -33,6 +33,7 @@ LIBRARIES = [
     "//mir/data:synthetic_source",
     "//mir/data:volume",
     "//mir/distributed:collectives",
+    "//mir/distributed:data_parallel",
     "//mir/distributed:ddp",
     "//mir/distributed:init",
     "//mir/distributed:sampler",
