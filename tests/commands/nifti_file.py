@@ -1,7 +1,7 @@
 """Writes small NIfTI-1 files for the command tests, good and broken ones.
 
-Usage: nifti_file.py PATH SIZES [--dtype uint8|float32] [--cut BYTES]
-SIZES is XxYxZ or XxYxZxT. Voxels are a cube of value 1 in zeros.
+Usage: nifti_file.py PATH SIZES [--dtype uint8|float32] [--empty] [--cut BYTES]
+SIZES is XxYxZ or XxYxZxT. Voxels are a cube of value 1 in zeros, or all zeros.
 """
 
 import argparse
@@ -11,7 +11,7 @@ import struct
 DTYPES = {"uint8": (2, 8, "B"), "float32": (16, 32, "f")}
 
 
-def nifti(sizes, dtype):
+def nifti(sizes, dtype, value=1):
     code, bits, kind = DTYPES[dtype]
     count = 1
     for size in sizes:
@@ -35,7 +35,7 @@ def nifti(sizes, dtype):
         i, j, k = index % x, index // x % y, index // (x * y) % z
         inside = all(size // 4 <= at < size - size // 4
                      for at, size in ((i, x), (j, y), (k, z)))
-        voxels.append(1 if inside else 0)
+        voxels.append(value if inside else 0)
     return bytes(header) + struct.pack("<%d%s" % (count, kind), *voxels)
 
 
@@ -44,10 +44,11 @@ def main():
     parser.add_argument("path")
     parser.add_argument("sizes")
     parser.add_argument("--dtype", default="float32", choices=DTYPES)
+    parser.add_argument("--empty", action="store_true")
     parser.add_argument("--cut", type=int, default=0)
     arguments = parser.parse_args()
     data = nifti([int(size) for size in arguments.sizes.split("x")],
-                 arguments.dtype)
+                 arguments.dtype, value=0 if arguments.empty else 1)
     if arguments.path.endswith(".gz"):
         data = gzip.compress(data)
     with open(arguments.path, "wb") as file:

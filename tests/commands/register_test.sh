@@ -67,6 +67,13 @@ for name in pair-0000 pair-0001; do
 done
 check 'the mean is there' grep -q '"dice":' "$work/out/metrics.json"
 
+# Labels that are all background have no Dice, which is no error.
+nifti "$work/empty.nii.gz" 20x24x20 --dtype uint8 --empty
+check 'a pair without labels is made' "$deform" --image "$work/fixed.nii.gz" \
+  --labels "$work/empty.nii.gz" --pairs 1 --out "$work/unlabelled"
+mistake 0 'Dice nan' --weights "$weights" --data "$work/unlabelled/dataset.json"
+check 'no mean is made up' grep -q '^  "dice": null' "$work/out/metrics.json"
+
 # The same list shared by two ranks, and by two replicas in one process: each
 # case once, in its order, and the same voxels.
 check 'three pairs are made' "$deform" --image "$work/fixed.nii.gz" \

@@ -283,6 +283,12 @@ absl::StatusOr<std::vector<nlohmann::json>> Gather(
   return all;
 }
 
+// A measure that is not a number, such as the Dice of no label at all, is null
+// in JSON.
+double NumberOrNan(const nlohmann::json& value) {
+  return value.is_number() ? value.get<double>() : std::nan("");
+}
+
 // metrics.json of a list.
 nlohmann::json Summarize(const std::vector<nlohmann::json>& pairs) {
   nlohmann::json summary = {{"pairs", pairs}};
@@ -291,8 +297,8 @@ nlohmann::json Summarize(const std::vector<nlohmann::json>& pairs) {
   int64_t with_labels = 0;
   for (const nlohmann::json& pair : pairs) {
     if (!pair.contains("dice")) continue;
-    dice += pair["dice"].get<double>();
-    dice_before += pair["dice_before"].get<double>();
+    dice += NumberOrNan(pair["dice"]);
+    dice_before += NumberOrNan(pair["dice_before"]);
     ++with_labels;
   }
   if (with_labels > 0) {
@@ -333,8 +339,9 @@ absl::Status StartRanksIfAsked(const std::vector<std::string>& arguments) {
         "--cpu-procs and --gpus share the pairs of a list: wanted --data too");
   }
   std::vector<std::string> options = {"--console=all"};
-  if (cpu_procs != 0)
+  if (cpu_procs != 0) {
     options.push_back(absl::StrCat("--cpu-procs=", cpu_procs));
+  }
   if (!gpus.empty()) options.push_back(absl::StrCat("--gpus=", gpus));
   if (absl::GetFlag(FLAGS_threads) > 0) {
     options.push_back(absl::StrCat("--threads=", absl::GetFlag(FLAGS_threads)));
