@@ -106,6 +106,8 @@ absl::StatusOr<StatusLine> ParseStatusLine(absl::string_view line) {
       parsed.event = StatusLine::Event::kCheckpoint;
       parsed.path = json.at("path").get<std::string>();
       parsed.step = json.at("step").get<int64_t>();
+    } else if (event == "stacks") {
+      parsed.event = StatusLine::Event::kStacks;
     } else if (event == "bye") {
       parsed.event = StatusLine::Event::kBye;
       parsed.code = json.at("code").get<int>();
@@ -143,6 +145,10 @@ void StatusWriter::Checkpoint(absl::string_view path, int64_t step) const {
   Write(fd_,
         {{"event", "checkpoint"}, {"path", std::string(path)}, {"step", step}},
         /*patient=*/true);
+}
+
+void StatusWriter::Stacks() const {
+  Write(fd_, {{"event", "stacks"}}, /*patient=*/true);
 }
 
 void StatusWriter::Bye(int code) const {

@@ -17,12 +17,13 @@ namespace mir::launch {
 //   {"event":"ready"}                        the group of all ranks stands
 //   {"event":"beat","step":12,"phase":"train"}
 //   {"event":"checkpoint","path":"/x/latest.pth","step":12}
+//   {"event":"stacks"}                       those asked for are written
 //   {"event":"bye","code":0}                 about to exit, its work done
 //
 // A worker that says hello promises to say bye before it exits with 0: one that
 // exits with 0 without it has left early, and the runner stops the others.
 struct StatusLine {
-  enum class Event { kHello, kReady, kBeat, kCheckpoint, kBye };
+  enum class Event { kHello, kReady, kBeat, kCheckpoint, kStacks, kBye };
 
   Event event = Event::kHello;
   int rank = 0;          // hello
@@ -52,6 +53,7 @@ class StatusWriter {
   void Ready() const;
   void Beat(int64_t step, absl::string_view phase) const;
   void Checkpoint(absl::string_view path, int64_t step) const;
+  void Stacks() const;
   void Bye(int code) const;
 
  private:

@@ -49,12 +49,13 @@ TEST(StatusLineTest, WhatIsWrittenIsParsed) {
   writer.Ready();
   writer.Beat(12, "train");
   writer.Checkpoint("/a \"b\"\n\xff/latest.pth", 13);
+  writer.Stacks();
   writer.Bye(75);
 
   const std::string all = pipe.ReadAll();
   const std::vector<std::string> lines = absl::StrSplit(all, '\n');
-  ASSERT_EQ(lines.size(), 6);
-  EXPECT_EQ(lines[5], "");
+  ASSERT_EQ(lines.size(), 7);
+  EXPECT_EQ(lines[6], "");
 
   auto line = ParseStatusLine(lines[0]);
   ASSERT_THAT(line, IsOk());
@@ -76,6 +77,9 @@ TEST(StatusLineTest, WhatIsWrittenIsParsed) {
   EXPECT_EQ(line->path, "/a \"b\"\n\xef\xbf\xbd/latest.pth");  // U+FFFD.
   EXPECT_EQ(line->step, 13);
   line = ParseStatusLine(lines[4]);
+  ASSERT_THAT(line, IsOk());
+  EXPECT_EQ(line->event, Event::kStacks);
+  line = ParseStatusLine(lines[5]);
   ASSERT_THAT(line, IsOk());
   EXPECT_EQ(line->event, Event::kBye);
   EXPECT_EQ(line->code, 75);

@@ -14,6 +14,7 @@
 #include <cerrno>
 #include <cmath>
 #include <cstring>
+#include <fstream>
 #include <initializer_list>
 #include <memory>
 #include <utility>
@@ -26,6 +27,7 @@
 #include "mir/launch/exit_codes.h"
 #include "mir/launch/guard.h"
 #include "mir/launch/line_splitter.h"
+#include "mir/launch/process_state.h"
 
 namespace mir::launch {
 namespace {
@@ -37,6 +39,8 @@ constexpr absl::Duration kCulpritDelay = absl::Seconds(1);
 // One request that comes twice, as from timeout(1), which signals a process and
 // then its group.
 constexpr absl::Duration kSameSignal = absl::Milliseconds(300);
+// How long workers that hang may take to write their stacks.
+constexpr absl::Duration kStacksPatience = absl::Seconds(10);
 
 // Since some fixed moment; stands still for nobody, and no clock change moves
 // it.
@@ -51,7 +55,8 @@ class SignalReader {
  public:
   SignalReader() {
     sigemptyset(&signals_);
-    for (const int signal : {SIGINT, SIGTERM, SIGUSR1, SIGTSTP, SIGCHLD}) {
+    for (const int signal :
+         {SIGINT, SIGTERM, SIGUSR1, SIGUSR2, SIGTSTP, SIGCHLD}) {
       sigaddset(&signals_, signal);
     }
     struct sigaction hangup;
@@ -98,8 +103,14 @@ struct Worker {
   UniqueFd status;
   UniqueFd lifeline;
   LineSplitter status_lines{1 << 14};
+  std::string stack_path;
   absl::Duration started;
-  bool group_left = false;  // Others of its group were there when it ended.
+  absl::Duration last_line;  // When its last status line came.
+  // How often its phase changed since its step did: with the step, a clock that
+  // goes alike on all ranks.
+  int64_t phases = 0;
+  bool writes_stacks = false;  // It was asked to, and has not told their end.
+  bool group_left = false;     // Others of its group were there when it ended.
 };
 
 class Supervisor {
@@ -131,6 +142,10 @@ class Supervisor {
   void ReapWorker(int index);
   void Ended(const Worker& worker);
   void CheckDeadlines();
+  // Whether the worker could hang, and if so when it would.
+  absl::Duration HangsAt(const Worker& worker) const;
+  void BeginHang(absl::Duration now);
+  std::vector<WorkerReport> Reports() const;
   void Pause();
   void BeginStop(StopReason reason, int signal);
   void SendTerm(absl::Duration patience);
@@ -159,6 +174,7 @@ class Supervisor {
   bool kill_sent_ = false;
   bool given_up_ = false;
   bool log_fault_ = false;
+  bool stacks_asked_ = false;
   // When to begin to stop because of `later_reason_`.
   absl::Duration later_ = absl::InfiniteDuration();
   StopReason later_reason_ = StopReason::kNone;
@@ -207,7 +223,10 @@ absl::Status Supervisor::Start(const WorkerSpec& spec) {
   command.kept_fds.push_back(lifeline.read.get());
   command.env["MIR_STATUS_FD"] = absl::StrCat(status.write.get());
   command.env["MIR_LIFELINE_FD"] = absl::StrCat(lifeline.read.get());
+  worker->stack_path = spec.log_folder + "/stack.txt";
+  command.env["MIR_STACK_FILE"] = worker->stack_path;
   worker->started = Monotonic();
+  worker->last_line = worker->started;
   MIR_ASSIGN_OR_RETURN(worker->report.pid, Spawn(command));
   guard_->Watch(worker->report.pid);
 
@@ -274,6 +293,9 @@ void Supervisor::Wait() {
     next = std::min(next, start_ + options_.timeout);
     const absl::Duration init = start_ + options_.init_timeout;
     if (now < init) next = std::min(next, init);
+    for (const auto& worker : workers_) {
+      next = std::min(next, HangsAt(*worker));
+    }
   }
   const double wait = absl::ToDoubleMilliseconds(next - now);
   // At least once a second, for what no descriptor tells.
@@ -287,6 +309,10 @@ void Supervisor::ReadSignals() {
     if (signal == SIGCHLD) continue;
     if (signal == SIGTSTP) {
       Pause();
+      continue;
+    }
+    if (signal == SIGUSR2) {
+      observer_->StatusAsked(Reports());
       continue;
     }
     if (signal == SIGUSR1) {
@@ -319,6 +345,7 @@ void Supervisor::Pause() {
   SignalAlive(SIGCONT);
   const absl::Duration paused = Monotonic() - before;
   start_ += paused;
+  for (const auto& worker : workers_) worker->last_line += paused;
   later_ += paused;
   deadline_ += paused;
 }
@@ -364,6 +391,7 @@ void Supervisor::ReadStatus(Worker* worker) {
   const auto take = [&](absl::string_view text, LineSplitter::End) {
     const absl::StatusOr<StatusLine> line = ParseStatusLine(text);
     if (!line.ok()) return;
+    worker->last_line = Monotonic();
     switch (line->event) {
       case StatusLine::Event::kHello:
         report.hello = true;
@@ -372,12 +400,20 @@ void Supervisor::ReadStatus(Worker* worker) {
         report.ready = true;
         break;
       case StatusLine::Event::kBeat:
+        if (report.step != line->step) {
+          worker->phases = 0;
+        } else if (report.phase != line->phase) {
+          ++worker->phases;
+        }
         report.step = line->step;
         report.phase = line->phase;
         break;
       case StatusLine::Event::kCheckpoint:
         report.checkpoint = line->path;
         report.checkpoint_step = line->step;
+        break;
+      case StatusLine::Event::kStacks:
+        worker->writes_stacks = false;
         break;
       case StatusLine::Event::kBye:
         report.bye = true;
@@ -491,14 +527,72 @@ void Supervisor::CheckDeadlines() {
       }
       if (any_hello && !all_ready) BeginStop(StopReason::kInitTimeout, 0);
     }
+    for (const auto& worker : workers_) {
+      if (!term_sent_ && now >= HangsAt(*worker)) BeginHang(now);
+    }
     return;
   }
-  if (now < deadline_) return;
+  const bool stacks_written =
+      stacks_asked_ && !kill_sent_ &&
+      std::none_of(workers_.begin(), workers_.end(), [](const auto& worker) {
+        return worker->writes_stacks && !worker->report.ended;
+      });
+  if (now < deadline_ && !stacks_written) return;
   if (!kill_sent_) {
     SendKill();
   } else {
     given_up_ = true;  // In an uninterruptible wait.
   }
+}
+
+absl::Duration Supervisor::HangsAt(const Worker& worker) const {
+  const WorkerReport& report = worker.report;
+  return report.ready && !report.ended
+             ? worker.last_line + options_.hang_timeout
+             : absl::InfiniteDuration();
+}
+
+void Supervisor::BeginHang(absl::Duration now) {
+  reason_ = StopReason::kHang;
+  std::vector<Worker*> alive;
+  for (const auto& worker : workers_) {
+    if (!worker->report.ended) alive.push_back(worker.get());
+  }
+  const auto place = [](const Worker* worker) {
+    return std::make_pair(worker->report.step, worker->phases);
+  };
+  const auto [first, last] = std::minmax_element(
+      alive.begin(), alive.end(),
+      [&](const Worker* a, const Worker* b) { return place(a) < place(b); });
+  const auto earliest = place(*first);
+  const bool all_alike = earliest == place(*last);
+  for (Worker* const worker : alive) {
+    WorkerReport& report = worker->report;
+    const ProcessState state = ProcessStateOf(report.pid);
+    report.silent = now - worker->last_line;
+    report.state = Describe(state);
+    report.behind = all_alike ? state.stopped() : place(worker) == earliest;
+    std::ofstream(worker->stack_path, std::ios::app)
+        << "process " << report.pid << ", " << report.state
+        << "; as the system sees its threads:\n"
+        << DescribeThreads(report.pid) << std::flush;
+    worker->writes_stacks =
+        !state.stopped() && CatchesSignal(report.pid, SIGQUIT);
+    if (worker->writes_stacks) kill(report.pid, SIGQUIT);
+  }
+  observer_->Hanging(Reports());
+  stacks_asked_ = true;
+  term_sent_ = true;  // They cannot save: what follows is SIGKILL.
+  deadline_ = now + kStacksPatience;
+}
+
+std::vector<WorkerReport> Supervisor::Reports() const {
+  std::vector<WorkerReport> reports;
+  for (const auto& worker : workers_) {
+    reports.push_back(worker->report);
+    reports.back().silent = Monotonic() - worker->last_line;
+  }
+  return reports;
 }
 
 void Supervisor::BeginStop(StopReason reason, int signal) {
@@ -598,9 +692,11 @@ void Judge(Outcome* outcome) {
     return failed(index) && code_of(index) != kPeer &&
            !workers[index].signalled;
   });
-  const bool stopped_from_outside = outcome->reason == StopReason::kSignal ||
-                                    outcome->reason == StopReason::kTimeout ||
-                                    outcome->reason == StopReason::kInitTimeout;
+  const bool stopped_from_outside =
+      outcome->reason == StopReason::kSignal ||
+      outcome->reason == StopReason::kTimeout ||
+      outcome->reason == StopReason::kInitTimeout ||
+      outcome->reason == StopReason::kHang;
   bool left_early = false;
   if (root == -1 && !stopped_from_outside) {
     root = first([&](int index) {
@@ -610,7 +706,8 @@ void Judge(Outcome* outcome) {
     left_early = root != -1;
   }
   if (root == -1 && outcome->reason != StopReason::kTimeout &&
-      outcome->reason != StopReason::kInitTimeout) {
+      outcome->reason != StopReason::kInitTimeout &&
+      outcome->reason != StopReason::kHang) {
     // Not what SIGTERM and SIGKILL do to a program that does not catch them.
     // Told to stop, only our own workers' codes say more than that.
     root = first([&](int index) {
@@ -630,7 +727,8 @@ void Judge(Outcome* outcome) {
     return;
   }
   if (outcome->reason == StopReason::kTimeout ||
-      outcome->reason == StopReason::kInitTimeout) {
+      outcome->reason == StopReason::kInitTimeout ||
+      outcome->reason == StopReason::kHang) {
     outcome->exit_code = kTimeout;
     return;
   }

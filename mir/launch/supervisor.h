@@ -24,7 +24,8 @@ struct WorkerSpec {
   // The outputs, the process group, MIR_STATUS_FD and MIR_LIFELINE_FD are set
   // by Supervise.
   Command command;
-  // Gets stdout.log and stderr.log, byte for byte; must exist.
+  // Gets stdout.log and stderr.log, byte for byte, and stack.txt where the
+  // workers hang; must exist.
   std::string log_folder;
 };
 
@@ -34,6 +35,8 @@ struct SupervisorOptions {
   absl::Duration timeout = absl::InfiniteDuration();  // Of the whole.
   // From the start until all workers are ready, where any says hello.
   absl::Duration init_timeout = absl::Seconds(120);
+  // From one status line of a worker that was ready to its next, or its end.
+  absl::Duration hang_timeout = absl::InfiniteDuration();
 };
 
 // What is known of a worker.
@@ -56,6 +59,11 @@ struct WorkerReport {
   int64_t checkpoint_step = -1;
 
   std::string stderr_tail;  // Its last bytes, at most 16 KiB.
+
+  // Where the workers hang (StopReason::kHang):
+  absl::Duration silent;  // Since its last status line.
+  bool behind = false;    // Others may wait for this one.
+  std::string state;      // As process_state.h describes it.
 };
 
 enum class StopReason {
@@ -66,6 +74,7 @@ enum class StopReason {
   kSignal,       // We were told to stop.
   kTimeout,      // SupervisorOptions::timeout.
   kInitTimeout,  // SupervisorOptions::init_timeout.
+  kHang,         // SupervisorOptions::hang_timeout.
 };
 
 struct Outcome {
@@ -83,7 +92,7 @@ struct Outcome {
 // and whose exit code is not kPeer; where there is none, one that left early;
 // then one that failed in its own way although it was signalled; then the first
 // with kPeer. The exit code is the root cause's (128 + n for signal n, kOther
-// where it left early). Without a root cause: kTimeout after a timeout;
+// where it left early). Without a root cause: kTimeout after a timeout or hang;
 // kStopped where all workers ended with it or with 0; 128 + n where we were
 // stopped by signal n and they did not; else 0 or kOther.
 void Judge(Outcome* outcome);
@@ -106,6 +115,11 @@ class Observer {
   virtual void Stopping(StopReason /*reason*/, int /*signal*/,
                         absl::Duration /*patience*/,
                         const std::vector<int>& /*ranks*/) {}
+  // The workers hang: `silent`, `behind` and `state` are filled. Stacks are
+  // being written.
+  virtual void Hanging(const std::vector<WorkerReport>& /*workers*/) {}
+  // SIGUSR2 came: somebody wants to know how far the workers are.
+  virtual void StatusAsked(const std::vector<WorkerReport>& /*workers*/) {}
   // These are being killed (SIGKILL).
   virtual void Killing(const std::vector<int>& /*ranks*/) {}
   // A log file cannot be written any more; said once.
@@ -130,12 +144,19 @@ class Observer {
 // time they are killed. The same signal within 0.3 s is one. SIGUSR1, a
 // scheduler's warning, asks them to stop once. SIGTSTP stops the workers and
 // this process; when it is continued, so are they, and no time has passed.
+// SIGUSR2 asks the observer to show how far they are.
+//
+// A worker that was ready and tells nothing for `hang_timeout` hangs. Then the
+// threads of each worker are written to its stack.txt, from outside, and those
+// that handle SIGQUIT (stack_dump.h; not while they are stopped) append their
+// stacks; all are killed. Ranks take the same steps in the same order, so those
+// that stand at the earliest place hold up the others; where all stand at the
+// same place, those whose process is stopped do.
 //
 // Workers, and all in their groups, are also killed where this process dies.
-// Processes that a worker left
-// in its group when it ended are ended too, at the end of all workers; for that
-// this process becomes the parent of all orphans below it. Call it from the
-// main thread.
+// Processes that a worker left in its group when it ended are ended too, at the
+// end of all workers; for that this process becomes the parent of all orphans
+// below it. Call it from the main thread.
 //
 // Errors of Spawn where a worker cannot be started, and FAILED_PRECONDITION
 // where a log file cannot be opened; no worker is left running then.

@@ -26,6 +26,7 @@ namespace {
 using ::mir::testing::IsOk;
 using ::mir::testing::StatusIs;
 using ::testing::ElementsAre;
+using ::testing::EndsWith;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 using ::testing::UnorderedElementsAre;
@@ -141,6 +142,15 @@ TEST(JudgeTest, Timeouts) {
   }
 }
 
+TEST(JudgeTest, AHangIsATimeout) {
+  const Outcome outcome = Judged(StopReason::kHang,
+                                 {End(Signal(SIGKILL), /*signalled=*/true),
+                                  End(Exit(kPeer), /*signalled=*/true)},
+                                 {1, 0});
+  EXPECT_EQ(outcome.exit_code, kTimeout);
+  EXPECT_EQ(outcome.root_cause, -1);
+}
+
 TEST(JudgeTest, AWorkerThatCannotBeKilledIsNoSuccess) {
   WorkerReport stuck;
   const Outcome outcome =
@@ -180,6 +190,12 @@ struct Recorder : Observer {
   void Killing(const std::vector<int>& ranks) override {
     kills.push_back(ranks);
   }
+  void Hanging(const std::vector<WorkerReport>& workers) override {
+    hanging = workers;
+  }
+  void StatusAsked(const std::vector<WorkerReport>& workers) override {
+    asked = workers;
+  }
   void LogFault(const std::string& path, const std::string& why) override {
     log_faults.push_back(path + ": " + why);
   }
@@ -191,6 +207,8 @@ struct Recorder : Observer {
   std::vector<std::vector<int>> stops;
   std::vector<StopReason> reasons;
   std::vector<std::vector<int>> kills;
+  std::vector<WorkerReport> hanging;
+  std::vector<WorkerReport> asked;
   std::vector<std::string> log_faults;
   bool takes = true;
 };
@@ -233,6 +251,9 @@ class SuperviseTest : public ::testing::Test {
       "say() { echo \"$1\" >/proc/self/fd/$MIR_STATUS_FD; }\n"
       "hello() { say '{\"event\":\"hello\",\"rank\":0}'; }\n"
       "ready() { say '{\"event\":\"ready\"}'; }\n"
+      "beat() { say "
+      "\"{\\\"event\\\":\\\"beat\\\",\\\"step\\\":$1,\\\"phase\\\":\\\"$2\\\"}"
+      "\"; }\n"
       "bye() { say '{\"event\":\"bye\",\"code\":0}'; }\n";
 
   SupervisorOptions options_;
@@ -358,6 +379,72 @@ TEST_F(SuperviseTest, TheWholeMayHaveATimeout) {
   ASSERT_THAT(outcome, IsOk());
   EXPECT_EQ(outcome->reason, StopReason::kTimeout);
   EXPECT_EQ(outcome->exit_code, kTimeout);
+}
+
+// Beside hanging: at an earlier step, in an earlier phase, stopped at the same
+// place.
+TEST_F(SuperviseTest, AHangNamesWhoIsBehindAndShowsAllThreads) {
+  options_.hang_timeout = absl::Seconds(1);
+  const std::string wait = "exec sleep 100";
+  struct Case {
+    std::string early;
+    std::string late;
+  };
+  for (const Case& c :
+       {Case{"beat 4 train; " + wait, "beat 5 train; " + wait},
+        Case{"beat 5 data; " + wait, "beat 5 data; beat 5 train; " + wait},
+        Case{"beat 5 data; kill -STOP $$", "beat 5 data; " + wait}}) {
+    const auto outcome =
+        Run({"hello; ready; " + c.late, "hello; ready; " + c.early});
+    ASSERT_THAT(outcome, IsOk());
+    EXPECT_EQ(outcome->reason, StopReason::kHang);
+    EXPECT_EQ(outcome->exit_code, kTimeout);
+    EXPECT_GE(took_, absl::Seconds(1));
+    EXPECT_LT(took_, absl::Seconds(10));
+    ASSERT_EQ(recorder_.hanging.size(), 2);
+    EXPECT_FALSE(recorder_.hanging[0].behind);
+    EXPECT_TRUE(recorder_.hanging[1].behind);
+    EXPECT_GE(recorder_.hanging[1].silent, absl::Seconds(1));
+    for (int rank = 0; rank < 2; ++rank) {
+      EXPECT_THAT(
+          Log(rank, "stack.txt"),
+          HasSubstr(absl::StrCat("thread ", outcome->workers[rank].pid, " ")));
+      EXPECT_EQ(outcome->workers[rank].wait_status, Signal(SIGKILL));
+    }
+  }
+  EXPECT_EQ(recorder_.hanging[1].state, "stopped");
+}
+
+TEST_F(SuperviseTest, WhoHandlesSigquitWritesItsStackBeforeItIsKilled) {
+  options_.hang_timeout = absl::Seconds(1);
+  const auto outcome = Run(
+      {"trap 'echo mine >>$MIR_STACK_FILE; say {\\\"event\\\":\\\"stacks\\\"}' "
+       "QUIT; hello; ready; while :; do sleep 0.1; done"});
+  ASSERT_THAT(outcome, IsOk());
+  EXPECT_EQ(outcome->reason, StopReason::kHang);
+  EXPECT_THAT(Log(0, "stack.txt"), EndsWith("mine\n"));
+  EXPECT_LT(took_, absl::Seconds(9));  // It did not wait for more.
+}
+
+TEST_F(SuperviseTest, WhoBeatsDoesNotHang) {
+  options_.hang_timeout = absl::Seconds(2);
+  const auto outcome =
+      Run({"hello; ready; for i in 1 2 3 4 5 6 7 8 9 10; do beat $i train; "
+           "sleep 0.4; done; bye",
+           // Not ready, so the init timeout is the one that counts.
+           "exec sleep 3"});
+  ASSERT_THAT(outcome, IsOk());
+  EXPECT_EQ(outcome->reason, StopReason::kNone);
+  EXPECT_GE(took_, absl::Seconds(4));
+}
+
+TEST_F(SuperviseTest, AskedHowFarTheyAreItTells) {
+  const auto outcome = Run({absl::StrCat(
+      "hello; beat 3 train; sleep 0.3; kill -USR2 ", getpid(), "; sleep 0.3")});
+  ASSERT_THAT(outcome, IsOk());
+  ASSERT_EQ(recorder_.asked.size(), 1);
+  EXPECT_EQ(recorder_.asked[0].step, 3);
+  EXPECT_GE(recorder_.asked[0].silent, absl::Milliseconds(200));
 }
 
 TEST_F(SuperviseTest, InterruptedOnceWorkersSave) {

@@ -305,6 +305,11 @@ absl::StatusOr<World> WorldFromEnv(const Env& env) {
         world.init_timeout_seconds,
         GetInt(env, "MIR_INIT_TIMEOUT", 1, std::numeric_limits<int>::max()));
   }
+  if (Has(env, "MIR_COLLECTIVE_TIMEOUT")) {
+    MIR_ASSIGN_OR_RETURN(world.collective_timeout_seconds,
+                         GetInt(env, "MIR_COLLECTIVE_TIMEOUT", 1,
+                                std::numeric_limits<int>::max()));
+  }
   return world;
 }
 

@@ -36,6 +36,8 @@ struct World {
 
   // How long the ranks may take to find each other.
   int init_timeout_seconds = 120;
+  // How long one exchange between the ranks may take.
+  int collective_timeout_seconds = 600;
 
   // Whether a launcher started this process as one of `size`; otherwise it is
   // alone and needs no store.

@@ -96,6 +96,7 @@ TEST(WorldTest, ReadsTorchrun) {
   EXPECT_TRUE(world->agent_store);
   EXPECT_EQ(world->store_fd, -1);
   EXPECT_EQ(world->init_timeout_seconds, 120);
+  EXPECT_EQ(world->collective_timeout_seconds, 600);
 }
 
 TEST(WorldTest, ReadsWhatOurRunnerAdds) {

@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <utility>
 
 #include "absl/strings/ascii.h"
 #include "absl/strings/match.h"
@@ -55,6 +56,18 @@ bool Allowed(ColorMode mode, const launch::Env& env) {
 }
 
 }  // namespace
+
+std::string WithoutColors(absl::string_view text) {
+  std::string plain;
+  for (size_t i = 0; i < text.size(); ++i) {
+    if (text[i] != 0x1b) {
+      plain.push_back(text[i]);
+      continue;
+    }
+    while (i < text.size() && !absl::ascii_isalpha(text[i])) ++i;
+  }
+  return plain;
+}
 
 std::string CutToColumns(absl::string_view text, int columns) {
   std::string cut;
@@ -166,7 +179,10 @@ std::string Console::Colored(absl::string_view text, absl::string_view color,
   return absl::StrCat(color, text, kPlain);
 }
 
+std::string Console::TakeSaid() { return std::exchange(said_, ""); }
+
 void Console::Line(absl::string_view text) {
+  absl::StrAppend(&said_, WithoutColors(text), "\n");
   err_->Append(absl::StrCat(text, "\n"));
 }
 

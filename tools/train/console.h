@@ -80,6 +80,8 @@ class Console {
   void Warning(absl::string_view message);
   // A line as it is, on stderr.
   void Line(absl::string_view text);
+  // What the four above have said since the last call, without colours.
+  std::string TakeSaid();
 
   // What a worker wrote; nothing where its rank is not shown.
   void Output(int rank, launch::Stream stream, absl::string_view bytes);
@@ -112,11 +114,15 @@ class Console {
 
   const Options options_;
   bool color_allowed_;
+  std::string said_;
   std::shared_ptr<Sink> out_;
   std::shared_ptr<Sink> err_;  // The same where both are one file.
   std::map<Source, launch::LineSplitter> splitters_;
   Source standing_source_ = {-1, launch::Stream::kStdout};
 };
+
+// `text` without escape sequences.
+std::string WithoutColors(absl::string_view text);
 
 // The first `columns` columns of `text`; escape sequences take none, and bytes
 // of one UTF-8 character count once.

@@ -229,6 +229,11 @@ TEST(ConsoleTest, AReaderThatIsGoneIsNoticed) {
   signal(SIGPIPE, old);
 }
 
+TEST(WithoutColorsTest, OnlyTextStays) {
+  EXPECT_EQ(WithoutColors("\033[1;31merror:\033[0m a [b]"), "error: a [b]");
+  EXPECT_EQ(WithoutColors("plain"), "plain");
+}
+
 TEST(CutToColumnsTest, CountsWhatIsSeen) {
   EXPECT_EQ(CutToColumns("abcdef", 3), "abc");
   EXPECT_EQ(CutToColumns("ab", 3), "ab");

@@ -5,6 +5,8 @@
 #include <unistd.h>
 
 #include <cstdlib>
+#include <filesystem>
+#include <fstream>
 #include <iostream>
 #include <set>
 #include <string>
@@ -19,6 +21,7 @@
 #include "mir/launch/error_file.h"
 #include "mir/launch/exit_codes.h"
 #include "mir/launch/lifeline.h"
+#include "mir/launch/stack_dump.h"
 #include "mir/launch/status_line.h"
 #include "mir/launch/stop_flag.h"
 #include "mir/launch/terminal.h"
@@ -30,6 +33,7 @@ namespace {
 int Main(int argc, char** argv) {
   const Env env = CurrentEnv();
   HandleStopSignals();
+  HandleStackRequests(env);
   HoldLifeline(env);
   ReportErrorOnTerminate(env);
   const StatusWriter status(env);
@@ -83,13 +87,56 @@ int Main(int argc, char** argv) {
   if (has("--deaf")) signal(SIGTERM, SIG_IGN);
   while (has("--slow-start")) absl::SleepFor(absl::Milliseconds(50));
   status.Ready();
+  // Saves after every second step, and goes on from there.
+  const std::string latest = out + "/checkpoints/latest.pth";
+  int first = 1;
+  if (has("--resume")) {
+    int saved = 0;
+    if (!(std::ifstream(latest) >> saved)) return kCheckpoint;
+    first = saved + 1;
+    std::cout << "resumed at step " << saved << std::endl;
+  }
+  const bool first_try = Get(env, "TORCHELASTIC_RESTART_COUNT") == "0";
+  const auto fails = [&](const std::string& how) {
+    return has(how) || (first_try && has(how + "-once"));
+  };
+  const auto save = [&](int step) {
+    std::filesystem::create_directories(out + "/checkpoints");
+    std::ofstream(latest + ".tmp") << step << std::flush;
+    std::filesystem::rename(latest + ".tmp", latest);
+  };
+  // Until all ranks have come to this step, or a signal asks to stop.
+  const auto wait_for_all = [&](int step) {
+    const auto place = [&](int rank) {
+      return absl::StrCat(out, "/attempt-", Get(env, "MIR_GENERATION"),
+                          "/rank-0000", rank, "/step-", step);
+    };
+    std::ofstream(place(world->rank)).flush();
+    for (int rank = 0; rank < world->size; ++rank) {
+      while (!StopRequested() && !std::filesystem::exists(place(rank))) {
+        absl::SleepFor(absl::Milliseconds(5));
+      }
+    }
+  };
+  std::cout << "restart " << Get(env, "TORCHELASTIC_RESTART_COUNT") << " of "
+            << Get(env, "TORCHELASTIC_MAX_RESTARTS") << ", generation "
+            << Get(env, "MIR_GENERATION") << std::endl;
   std::cout << "ready, process " << getpid() << std::endl;
   if (has("--columns")) {
     std::cout << "stdout has " << TerminalOf(1, env).columns << std::endl;
   }
-  for (int step = 1; step <= steps; ++step) {
+  for (int step = first; step <= steps; ++step) {
     absl::SleepFor(absl::Milliseconds(50));
     status.Beat(step, "train");
+    if (step == 5 && fails("--crash-at-5")) raise(SIGSEGV);
+    if (step == 5 && fails("--stop-at-5")) raise(SIGSTOP);
+    while (step == 5 && fails("--sleep-at-5")) pause();
+    if (has("--in-step")) wait_for_all(step);
+    if (step % 2 == 0 && has("--save") && world->rank == 0) {
+      save(step);
+      status.Checkpoint(latest, step);
+    }
+    std::cout << "step " << step << std::endl;
     if (step == 2 && has("--fail-at-2")) {
       ReportError(env, "the loss is not finite").IgnoreError();
       std::cerr << "error: the loss is not finite" << std::endl;
@@ -99,7 +146,8 @@ int Main(int argc, char** argv) {
     if (step == 2 && has("--leave-at-2")) return kOk;
     if (StopRequested()) {
       if (has("--slow-save")) absl::SleepFor(absl::Seconds(100));
-      status.Checkpoint(out + "/checkpoints/latest.pth", step);
+      if (has("--save") && world->rank == 0) save(step);
+      status.Checkpoint(latest, step);
       status.Bye(kStopped);
       return kStopped;
     }

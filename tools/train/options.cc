@@ -167,6 +167,9 @@ const std::vector<Option>& Options() {
       {"standalone", nullptr,
        "torchrun's: one machine, a free port; so it is in any case.",
        [](RunnerOptions&, const std::string&) { return absl::OkStatus(); }},
+      {"no-python", nullptr,
+       "torchrun's: the worker is a program; so it is in any case.",
+       [](RunnerOptions&, const std::string&) { return absl::OkStatus(); }},
       {"out", "DIR",
        "Folder of the run, for its logs too; default a new one in runs/, which "
        "runs/latest then names. Passed on.",
@@ -198,6 +201,33 @@ const std::vector<Option>& Options() {
       {"timeout", "TIME", "Stops the whole run after this time; default none.",
        [](RunnerOptions& o, const std::string& v) {
          return SetDuration(&o.timeout, v);
+       }},
+      {"collective-timeout", "TIME",
+       "How long one exchange between our programs' processes may take; "
+       "default 600s.",
+       [](RunnerOptions& o, const std::string& v) {
+         return SetDuration(&o.collective_timeout, v);
+       }},
+      {"hang-timeout", "TIME",
+       "How long a process that is ready may tell nothing before all are "
+       "ended, with their stacks in stack.txt beside their logs; default 600s.",
+       [](RunnerOptions& o, const std::string& v) {
+         return SetDuration(&o.hang_timeout, v);
+       }},
+      {"max-restarts", "N",
+       "How often to start all processes again after a failure, from the last "
+       "checkpoint; default 0.",
+       [](RunnerOptions& o, const std::string& v) -> absl::Status {
+         MIR_ASSIGN_OR_RETURN(o.max_restarts, ParseInt(v, 0, 1'000'000));
+         return absl::OkStatus();
+       }},
+      {"restart-on", "KINDS",
+       "After which failures: some of signal, peer, preempt, hang, error. "
+       "Default all but error, which is any other exit code; for programs that "
+       "are not ours error too.",
+       [](RunnerOptions& o, const std::string& v) -> absl::Status {
+         MIR_ASSIGN_OR_RETURN(o.restart_on, ParseFailureKinds(v));
+         return absl::OkStatus();
        }},
       {"grace", "TIME",
        "From asking a process to stop (SIGTERM) to killing it; default 30s.",
@@ -242,8 +272,41 @@ const std::vector<Option>& Options() {
   return options;
 }
 
+// Options of torchrun's that have no equal here, and what to say instead.
+struct ForeignOption {
+  const char* name;
+  const char* instead;
+};
+constexpr ForeignOption kTorchrunOptions[] = {
+    {"tee", "--console all shows every rank, and the logs have everything"},
+    {"redirects", "the logs of every rank are kept anyway; see --console"},
+    {"log-dir", "logs are in the run's folder, --out"},
+    {"local-ranks-filter", "--console names the ranks to show"},
+    {"shutdown-timeout", "it is --grace here"},
+    {"monitor-interval", "ends of processes are noticed at once"},
+    {"module", "name the interpreter with --worker and its arguments after --"},
+    {"run-path", "name the program with --worker"},
+    {"start-method", "processes are always started anew"},
+    {"role", "there is one role"},
+    {"virtual-local-rank", "set CUDA_VISIBLE_DEVICES instead"},
+    {"signals-to-handle", "see the last lines of --help"},
+};
+
+std::string DashedName(absl::string_view name) {
+  return absl::StrReplaceAll(name, {{"_", "-"}});
+}
+
+// What torchrun's option `name` is here; empty for an option that is not its.
+std::string InsteadOf(absl::string_view name) {
+  const std::string dashed = DashedName(name);
+  for (const ForeignOption& option : kTorchrunOptions) {
+    if (dashed == option.name) return option.instead;
+  }
+  return "";
+}
+
 const Option* FindOption(absl::string_view name) {
-  const std::string dashed = absl::StrReplaceAll(name, {{"_", "-"}});
+  const std::string dashed = DashedName(name);
   for (const Option& option : Options()) {
     if (dashed == option.name) return &option;
   }
@@ -310,6 +373,11 @@ absl::StatusOr<RunnerOptions> ParseRunnerOptions(
             ? argument.substr(2, has_value ? equals - 2 : std::string::npos)
             : "";
     const Option* const option = FindOption(name);
+    if (const std::string instead = InsteadOf(name); !instead.empty()) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("--", name, " is torchrun's: ", instead,
+                       "\nhelp: an option of the program's own goes after --"));
+    }
     if (option == nullptr) {
       options.worker_arguments.push_back(argument);
       continue;

@@ -1,6 +1,7 @@
 #ifndef MIR_TOOLS_TRAIN_OPTIONS_H_
 #define MIR_TOOLS_TRAIN_OPTIONS_H_
 
+#include <set>
 #include <string>
 #include <utility>
 #include <vector>
@@ -8,6 +9,8 @@
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 #include "absl/time/time.h"
+#include "absl/types/optional.h"
+#include "tools/train/restarts.h"
 
 namespace mir::tools {
 
@@ -46,6 +49,11 @@ struct RunnerOptions {
   absl::Duration kill_wait = absl::Seconds(10);
   absl::Duration timeout = absl::InfiniteDuration();
   absl::Duration init_timeout = absl::Seconds(120);
+  absl::Duration collective_timeout = absl::Seconds(600);
+  absl::Duration hang_timeout = absl::Seconds(600);
+  int max_restarts = 0;
+  // What to start again after; absent for what another start may mend.
+  absl::optional<std::set<FailureKind>> restart_on;
   int threads = 0;  // Of each process; 0: its share of the allowed CPUs.
   std::vector<std::pair<std::string, std::string>> env;
   int master_port = 0;  // 0 for a free one.
@@ -66,7 +74,8 @@ struct RunnerOptions {
 // left as it is, and so is everything after `--`, which is dropped itself.
 //
 // INVALID_ARGUMENT where one of the runner's own options lacks its value, has
-// one that cannot be, or contradicts another.
+// one that cannot be, or contradicts another, and for an option of torchrun's
+// that means nothing here: it names ours.
 absl::StatusOr<RunnerOptions> ParseRunnerOptions(
     const std::vector<std::string>& arguments);
 

@@ -166,6 +166,11 @@ TEST(RunnerOptionsTest, WhatIsWrongIsNamed) {
       {{"--color", "maybe"}, "--color maybe: wants auto, always or never"},
       {{"--dry-run=yes"}, "--dry-run takes no value, got --dry-run=yes"},
       {{"--model", "vit", "--worker", "x"}, "give one"},
+      {{"--hang-timeout", "0"}, "--hang-timeout 0: wants more than 0"},
+      {{"--max-restarts", "-1"}, "--max-restarts -1: wants a whole number"},
+      {{"--restart-on", "fire"}, "signal, peer, preempt, hang, error"},
+      {{"--tee", "3"}, "--tee is torchrun's: --console all shows every rank"},
+      {{"--log_dir=x"}, "--log_dir is torchrun's: logs are in the run's"},
   };
   for (const auto& test : kCases) {
     EXPECT_THAT(
@@ -174,15 +179,28 @@ TEST(RunnerOptionsTest, WhatIsWrongIsNamed) {
   }
 }
 
+TEST(RunnerOptionsTest, Restarts) {
+  const auto options = ParseRunnerOptions(
+      {"--max-restarts=3", "--restart-on", "peer,error", "--no-python",
+       "--hang-timeout", "2m", "--", "--tee"});
+  ASSERT_THAT(options, IsOk());
+  EXPECT_EQ(options->max_restarts, 3);
+  EXPECT_EQ(*options->restart_on,
+            (std::set<FailureKind>{FailureKind::kPeer, FailureKind::kError}));
+  EXPECT_EQ(options->hang_timeout, absl::Minutes(2));
+  EXPECT_EQ(options->worker_arguments, std::vector<std::string>{"--tee"});
+  EXPECT_FALSE(ParseRunnerOptions({})->restart_on.has_value());
+}
+
 TEST(RunnerHelpTest, ListsEveryOptionWithin80Columns) {
   const std::string help = RunnerHelp();
   for (const char* name :
-       {"--model NAME",     "--worker PATH", "--gpus N|all",   "--cpu-procs N",
-        "--nproc-per-node", "--standalone",  "--out DIR",      "--threads N",
-        "--env NAME=VALUE", "--master-port", "--init-timeout", "--timeout",
-        "--grace",          "--kill-wait",   "--console",      "--timestamps",
-        "--color",          "--dry-run",     "--help",         "--help-worker",
-        "Exit codes"}) {
+       {"--model NAME",     "--worker PATH",  "--gpus N|all",   "--cpu-procs N",
+        "--nproc-per-node", "--standalone",   "--out DIR",      "--threads N",
+        "--env NAME=VALUE", "--master-port",  "--init-timeout", "--timeout",
+        "--grace",          "--kill-wait",    "--console",      "--timestamps",
+        "--color",          "--dry-run",      "--help",         "--help-worker",
+        "--hang-timeout",   "--max-restarts", "--restart-on",   "Exit codes"}) {
     EXPECT_THAT(help, HasSubstr(name));
   }
   for (const absl::string_view line : absl::StrSplit(help, '\n')) {

@@ -84,6 +84,10 @@ std::vector<std::string> WorkerCommandLine(
     if (!plan.run_folder.empty()) {
       line.push_back(absl::StrCat("--out=", plan.run_folder));
     }
+    if (plan.resume && std::find(arguments.begin(), arguments.end(),
+                                 "--resume") == arguments.end()) {
+      line.push_back("--resume");
+    }
   }
   line.insert(line.end(), arguments.begin(), arguments.end());
   if (!plan.keeps_contract && out_given) {
@@ -107,8 +111,9 @@ launch::Env CommonEnv(const Plan& plan, const RunnerOptions& options,
         "TORCHELASTIC_RESTART_COUNT", "TORCHELASTIC_MAX_RESTARTS",
         "TORCHELASTIC_USE_AGENT_STORE", "TORCHELASTIC_ERROR_FILE",
         "SLURM_PROCID", "OMPI_COMM_WORLD_RANK", "PMI_RANK", "MIR_STATUS_FD",
-        "MIR_LIFELINE_FD", "MIR_STORE_FD", "MIR_GENERATION", "MIR_INIT_TIMEOUT",
-        "MIR_STDOUT_COLUMNS", "MIR_STDERR_COLUMNS"}) {
+        "MIR_LIFELINE_FD", "MIR_STACK_FILE", "MIR_STORE_FD", "MIR_GENERATION",
+        "MIR_INIT_TIMEOUT", "MIR_COLLECTIVE_TIMEOUT", "MIR_STDOUT_COLUMNS",
+        "MIR_STDERR_COLUMNS"}) {
     common.erase(name);
   }
   common["OMP_NUM_THREADS"] = absl::StrCat(plan.threads);
@@ -132,13 +137,14 @@ launch::Env RankEnv(const Plan& plan, int rank, const launch::Env& common) {
   env["MASTER_ADDR"] = "127.0.0.1";
   env["MASTER_PORT"] = absl::StrCat(plan.master_port);
   env["TORCHELASTIC_RUN_ID"] = plan.run_id;
-  env["TORCHELASTIC_RESTART_COUNT"] = "0";
-  env["TORCHELASTIC_MAX_RESTARTS"] = "0";
+  env["TORCHELASTIC_RESTART_COUNT"] = absl::StrCat(plan.restarts);
+  env["TORCHELASTIC_MAX_RESTARTS"] = absl::StrCat(plan.max_restarts);
   env["TORCHELASTIC_USE_AGENT_STORE"] = "False";
   env["TORCHELASTIC_ERROR_FILE"] = RankFolder(plan, rank) + "/error.json";
   env["MIR_GENERATION"] = absl::StrCat(plan.generation);
   // A little more than the runner waits, which can say who is missing.
   env["MIR_INIT_TIMEOUT"] = absl::StrCat(plan.init_timeout_seconds + 10);
+  env["MIR_COLLECTIVE_TIMEOUT"] = absl::StrCat(plan.collective_timeout_seconds);
   return env;
 }
 

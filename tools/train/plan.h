@@ -35,11 +35,16 @@ struct Plan {
   std::string run_folder;      // As passed on; empty for none.
   std::string attempt_folder;  // Absolute.
   int generation = 0;
+  int restarts = 0;  // How many there were, and may be.
+  int max_restarts = 0;
+  bool resume = false;  // Our workers go on from the last checkpoint.
   int master_port = 0;
   int init_timeout_seconds = 120;
+  int collective_timeout_seconds = 600;
 };
 
-// The program, its arguments and, behind its own promises, `--out`.
+// The program, its arguments and, behind its own promises, `--out` and, where
+// it goes on, `--resume`.
 std::vector<std::string> WorkerCommandLine(
     const Plan& plan, const std::vector<std::string>& arguments,
     bool out_given);

@@ -98,6 +98,7 @@ Plan SomePlan() {
   plan.generation = 1;
   plan.master_port = 1234;
   plan.init_timeout_seconds = 60;
+  plan.collective_timeout_seconds = 90;
   return plan;
 }
 
@@ -130,6 +131,7 @@ TEST(PlanTest, RanksGetTorchrunsContract) {
       {"LOCAL_WORLD_SIZE", "2"},
       {"MASTER_ADDR", "127.0.0.1"},
       {"MASTER_PORT", "1234"},
+      {"MIR_COLLECTIVE_TIMEOUT", "90"},
       {"MIR_GENERATION", "1"},
       {"MIR_INIT_TIMEOUT", "70"},
       {"OMP_NUM_THREADS", "3"},
@@ -151,7 +153,24 @@ TEST(PlanTest, RanksGetTorchrunsContract) {
   EXPECT_EQ(world->rank, 1);
   EXPECT_EQ(world->local_size, 2);
   EXPECT_EQ(world->generation, "1");
+  EXPECT_EQ(world->collective_timeout_seconds, 90);
   EXPECT_FALSE(world->agent_store);
+}
+
+TEST(PlanTest, ARestartGoesOn) {
+  Plan plan = SomePlan();
+  plan.keeps_contract = plan.resume = true;
+  plan.restarts = 2;
+  plan.max_restarts = 3;
+  const std::vector<std::string> line =
+      WorkerCommandLine(plan, {"--lr", "1"}, /*out_given=*/false);
+  EXPECT_EQ(line[3], "--resume");
+  EXPECT_EQ(WorkerCommandLine(plan, {"--resume"}, false).size(), 4);
+  const launch::Env env = RankEnv(plan, 0, {});
+  EXPECT_EQ(env.at("TORCHELASTIC_RESTART_COUNT"), "2");
+  EXPECT_EQ(env.at("TORCHELASTIC_MAX_RESTARTS"), "3");
+  plan.keeps_contract = false;
+  EXPECT_EQ(WorkerCommandLine(plan, {}, false).size(), 1);
 }
 
 TEST(PlanTest, AnotherLaunchersPlaceIsForgotten) {

@@ -4,8 +4,10 @@
 #include <unistd.h>
 
 #include <cerrno>
+#include <cstdio>
 #include <cstring>
 #include <filesystem>
+#include <fstream>
 #include <random>
 #include <system_error>
 
@@ -95,6 +97,21 @@ absl::Status RunFiles::BeginAttempt(int ranks) {
     const std::string folder =
         absl::StrFormat("%s/rank-%05d", attempt_folder(), rank);
     if (mkdir(folder.c_str(), 0777) != 0) return CannotWrite(folder, errno);
+  }
+  return absl::OkStatus();
+}
+
+absl::Status RunFiles::Write(const std::string& name,
+                             const std::string& text) const {
+  const std::string path = absl::StrCat(folder_, "/", name);
+  const std::string temporary = absl::StrCat(path, ".", getpid(), ".tmp");
+  std::ofstream file(temporary, std::ios::binary);
+  file << text;
+  file.close();
+  if (!file || std::rename(temporary.c_str(), path.c_str()) != 0) {
+    const std::string why = std::strerror(errno);
+    std::remove(temporary.c_str());
+    return absl::InternalError(absl::StrCat("cannot write ", path, ": ", why));
   }
   return absl::OkStatus();
 }

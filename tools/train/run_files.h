@@ -11,9 +11,13 @@ namespace mir::tools {
 
 // The runner's part of a run's folder:
 //
-//   <run>/attempt-K/rank-00000/{stdout.log,stderr.log,error.json}
+//   <run>/plan.json          what was started last
+//   <run>/events.jsonl       event_log.h, of all starts
+//   <run>/summary.json       how the last start ended, for programs
+//   <run>/summary.txt        the same, as it was shown
+//   <run>/attempt-K/rank-00000/{stdout.log,stderr.log,error.json,stack.txt}
 //
-// K counts the starts of this run from 0.
+// K counts the starts and restarts of this run from 0.
 class RunFiles {
  public:
   // Makes the folder `out`, or for an empty one a new folder runs/<id>; <id> is
@@ -24,6 +28,9 @@ class RunFiles {
   // Makes the folders of the next attempt for `ranks` processes. Errors as
   // Make.
   absl::Status BeginAttempt(int ranks);
+
+  // Writes a file of the run's folder whole. INTERNAL names it and the reason.
+  absl::Status Write(const std::string& name, const std::string& text) const;
 
   // Lets runs/latest name this run, if Make chose its folder.
   void LinkLatest() const;

@@ -6,6 +6,8 @@
 
 #include <filesystem>
 #include <fstream>
+#include <iterator>
+#include <sstream>
 #include <string>
 
 #include "absl/status/status.h"
@@ -69,6 +71,20 @@ TEST_F(RunFilesTest, AttemptsCountUp) {
     EXPECT_EQ(files->attempt_folder(), attempt);
     EXPECT_TRUE(fs::is_directory(files->attempt_folder() + "/rank-00001"));
   }
+}
+
+TEST_F(RunFilesTest, FilesAreWrittenWhole) {
+  const auto files = RunFiles::Make("a");
+  ASSERT_THAT(files, IsOk());
+  ASSERT_THAT(files->Write("plan.json", "first"), IsOk());
+  ASSERT_THAT(files->Write("plan.json", "2"), IsOk());
+  std::stringstream text;
+  text << std::ifstream("a/plan.json").rdbuf();
+  EXPECT_EQ(text.str(), "2");
+  EXPECT_THAT(files->Write("no/plan.json", ""),
+              StatusIs(absl::StatusCode::kInternal,
+                       HasSubstr("cannot write a/no/plan.json: No such")));
+  EXPECT_EQ(std::distance(fs::directory_iterator("a"), {}), 1);
 }
 
 TEST_F(RunFilesTest, NamesIgnoreASlashAtTheEnd) {

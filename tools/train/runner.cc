@@ -10,6 +10,8 @@
 #include <cmath>
 #include <cstdio>
 #include <filesystem>
+#include <nlohmann/json.hpp>
+#include <set>
 #include <utility>
 
 #include "absl/status/status.h"
@@ -19,14 +21,17 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
+#include "absl/strings/str_replace.h"
 #include "absl/strings/str_split.h"
 #include "absl/time/clock.h"
 #include "absl/time/time.h"
+#include "absl/types/optional.h"
 #include "mir/base/exit_status.h"
 #include "mir/base/status_macros.h"
 #include "mir/launch/cpus.h"
 #include "mir/launch/error_file.h"
 #include "mir/launch/exit_codes.h"
+#include "mir/launch/process_state.h"
 #include "mir/launch/reserved_port.h"
 #include "mir/launch/spawn.h"
 #include "mir/launch/supervisor.h"
@@ -34,8 +39,10 @@
 #include "mir/launch/working_directory.h"
 #include "tools/train/console.h"
 #include "tools/train/devices.h"
+#include "tools/train/event_log.h"
 #include "tools/train/options.h"
 #include "tools/train/plan.h"
+#include "tools/train/restarts.h"
 #include "tools/train/run_files.h"
 #include "tools/train/worker_program.h"
 
@@ -101,18 +108,88 @@ std::string AtStep(const WorkerReport& worker) {
   return worker.step < 0 ? "" : absl::StrCat(" at step ", worker.step);
 }
 
+// "step 12, train" or "no step yet".
+std::string Place(const WorkerReport& worker) {
+  if (worker.step < 0) return worker.ready ? "no step yet" : "not ready";
+  return absl::StrCat("step ", worker.step, worker.phase.empty() ? "" : ", ",
+                      worker.phase);
+}
+
+std::vector<int> BehindOf(const std::vector<WorkerReport>& workers) {
+  std::vector<int> behind;
+  for (const WorkerReport& worker : workers) {
+    if (worker.behind) behind.push_back(worker.rank);
+  }
+  return behind;
+}
+
+absl::string_view NameOf(StopReason reason) {
+  switch (reason) {
+    case StopReason::kNone:
+      return "none";
+    case StopReason::kFailure:
+      return "failure";
+    case StopReason::kLeftEarly:
+      return "left_early";
+    case StopReason::kStopped:
+      return "stopped";
+    case StopReason::kSignal:
+      return "signal";
+    case StopReason::kTimeout:
+      return "timeout";
+    case StopReason::kInitTimeout:
+      return "init_timeout";
+    case StopReason::kHang:
+      return "hang";
+  }
+  return "";
+}
+
+// A word of a command line, for a shell.
+std::string Quoted(const std::string& word) {
+  constexpr absl::string_view kPlain =
+      "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789"
+      "_-+=./:,@%";
+  if (!word.empty() &&
+      word.find_first_not_of(kPlain.data(), 0, kPlain.size()) == word.npos) {
+    return word;
+  }
+  return absl::StrCat("'", absl::StrReplaceAll(word, {{"'", "'\\''"}}), "'");
+}
+
+// How a worker ended, for programs.
+nlohmann::json EndOf(const WorkerReport& worker) {
+  nlohmann::json end = {{"rank", worker.rank},
+                        {"stopped_by_runner", worker.signalled},
+                        {"seconds", absl::ToDoubleSeconds(worker.lived)}};
+  if (!worker.ended) {
+    end["stuck"] = true;
+  } else if (WIFSIGNALED(worker.wait_status)) {
+    end["signal"] = SignalName(WTERMSIG(worker.wait_status));
+  } else {
+    end["code"] = WEXITSTATUS(worker.wait_status);
+  }
+  if (worker.step >= 0) end["step"] = worker.step;
+  return end;
+}
+
 // Shows what happens while the workers run.
 class Narrator : public launch::Observer {
  public:
   // `handed_over` is closed once rank 0 has it; null where it has not.
-  Narrator(Console* console, const RunnerOptions& options,
-           std::string attempt_folder, launch::ReservedPort* handed_over)
+  Narrator(Console* console, EventLog* events, const RunnerOptions& options,
+           const Plan& plan, std::string attempt_folder,
+           launch::ReservedPort* handed_over)
       : console_(console),
+        events_(events),
         options_(options),
+        processes_(plan.placement.processes),
         attempt_folder_(std::move(attempt_folder)),
         handed_over_(handed_over) {}
 
   void Started(const WorkerReport& worker) override {
+    events_->Add("started", {{"rank", worker.rank}, {"pid", worker.pid}});
+    if (worker.rank + 1 == processes_) events_->Enter("rendezvous");
     if (worker.rank == 0 && handed_over_ != nullptr) handed_over_->Close();
   }
   void Output(int rank, Stream stream, absl::string_view bytes) override {
@@ -126,13 +203,25 @@ class Narrator : public launch::Observer {
   }
   void Status(const WorkerReport& worker,
               const launch::StatusLine& line) override {
-    if (line.event == launch::StatusLine::Event::kReady) {
-      ready_.push_back(worker.rank);
+    switch (line.event) {
+      case launch::StatusLine::Event::kReady:
+        ready_.push_back(worker.rank);
+        events_->Add("ready", {{"rank", worker.rank}});
+        if (ready_.size() == processes_) events_->Enter("running");
+        break;
+      case launch::StatusLine::Event::kCheckpoint:
+        events_->Add(
+            "checkpoint",
+            {{"rank", worker.rank}, {"step", line.step}, {"path", line.path}});
+        break;
+      default:
+        break;
     }
   }
 
   void Ended(const WorkerReport& worker) override {
     const int code = launch::ExitCodeOfWaitStatus(worker.wait_status);
+    events_->Add("ended", EndOf(worker));
     if (code != launch::kOk && code != launch::kStopped && !worker.signalled) {
       console_->Say(
           "Failed",
@@ -146,9 +235,16 @@ class Narrator : public launch::Observer {
                 const std::vector<int>& ranks) override {
     std::string why;
     std::string task = "end";
+    events_->Enter(reason == StopReason::kSignal ? "drain" : "fail");
+    nlohmann::json event = {{"reason", NameOf(reason)},
+                            {"ranks", ranks},
+                            {"seconds", absl::ToDoubleSeconds(patience)}};
+    if (signal != 0) event["signal"] = SignalName(signal);
+    events_->Add("stopping", event);
     switch (reason) {
       case StopReason::kNone:
       case StopReason::kFailure:
+      case StopReason::kHang:
         break;
       case StopReason::kLeftEarly:
         why = "others left before the training was over; ";
@@ -179,7 +275,47 @@ class Narrator : public launch::Observer {
                   Mood::kWarning);
   }
 
+  void Hanging(const std::vector<WorkerReport>& workers) override {
+    events_->Enter("hang");
+    nlohmann::json places = nlohmann::json::array();
+    for (const WorkerReport& worker : workers) {
+      if (worker.ended) continue;
+      places.push_back(
+          {{"rank", worker.rank},
+           {"behind", worker.behind},
+           {"state", worker.state},
+           {"step", worker.step},
+           {"phase", worker.phase},
+           {"silent_seconds", absl::ToDoubleSeconds(worker.silent)}});
+    }
+    events_->Add("hang", {{"ranks", places}});
+    console_->Say("Hanging",
+                  absl::StrCat("no sign of life within --hang-timeout ",
+                               absl::FormatDuration(options_.hang_timeout),
+                               "; writing the stacks of all processes"),
+                  Mood::kBad);
+  }
+
+  void StatusAsked(const std::vector<WorkerReport>& workers) override {
+    for (const WorkerReport& worker : workers) {
+      if (worker.ended) {
+        console_->Line(
+            absl::StrCat("  rank ", worker.rank, ": ", HowItEnded(worker)));
+        continue;
+      }
+      const launch::ProcessState state = launch::ProcessStateOf(worker.pid);
+      console_->Line(absl::StrCat(
+          "  rank ", worker.rank, ": ", Place(worker), "; told ",
+          Seconds(worker.silent), " ago; process ", worker.pid, ", ",
+          launch::Describe(state), ", ", state.resident_bytes >> 20, " MiB",
+          worker.checkpoint.empty()
+              ? ""
+              : absl::StrCat("; step ", worker.checkpoint_step, " is saved")));
+    }
+  }
+
   void Killing(const std::vector<int>& ranks) override {
+    events_->Add("killing", {{"ranks", ranks}});
     console_->Say("Killing", Ranks(ranks), Mood::kBad);
   }
 
@@ -213,7 +349,9 @@ class Narrator : public launch::Observer {
   }
 
   Console* const console_;
+  EventLog* const events_;
   const RunnerOptions& options_;
+  const size_t processes_;
   const std::string attempt_folder_;
   launch::ReservedPort* const handed_over_;
   std::vector<int> ready_;
@@ -224,7 +362,7 @@ class Narrator : public launch::Observer {
 // Whether the worker's arguments ask to go on with an earlier run.
 bool Resumes(const std::vector<std::string>& arguments) {
   for (const std::string& argument : arguments) {
-    if (argument == "--resume" || argument == "--resume=true") return true;
+    if (argument == "--resume") return true;
   }
   return false;
 }
@@ -269,13 +407,24 @@ class Runner {
   // The code of a worker that found something wrong, else 0.
   absl::StatusOr<int> CheckArguments(const launch::Env& common);
   absl::StatusOr<int> Start(RunFiles* files, const launch::Env& common);
+  absl::StatusOr<Outcome> RunAttempt(RunFiles* files, const launch::Env& common,
+                                     absl::Duration timeout);
+  void WritePlan(const RunFiles& files);
+  void WriteSummary(const RunFiles& files, const Outcome& outcome,
+                    absl::Duration took);
   void Summarize(const Outcome& outcome, absl::Duration took);
+  void ShowHang(const Outcome& outcome, const std::string& checkpoint);
+  // Why the run ended, in a few words.
+  std::string Cause(const Outcome& outcome) const;
   void ShowRootCause(const Outcome& outcome);
 
   const RunnerOptions options_;
   const launch::Env env_;
   Console console_;
+  EventLog events_;
+  bool events_fault_told_ = false;
   Plan plan_;
+  absl::optional<Restarts> restarts_;
 };
 
 absl::StatusOr<int> Runner::Try() {
@@ -298,6 +447,8 @@ absl::StatusOr<int> Runner::Try() {
       ThreadsOf(options_, device_env, plan_.placement.processes, cpus);
   plan_.init_timeout_seconds =
       static_cast<int>(std::ceil(absl::ToDoubleSeconds(options_.init_timeout)));
+  plan_.collective_timeout_seconds = static_cast<int>(
+      std::ceil(absl::ToDoubleSeconds(options_.collective_timeout)));
   if (options_.dry_run) {
     MIR_RETURN_IF_ERROR(DryRun());
     return launch::kOk;
@@ -306,6 +457,18 @@ absl::StatusOr<int> Runner::Try() {
                        FindWorker(options_.worker, options_.model,
                                   plan_.placement.cuda, env_, &console_));
   plan_.keeps_contract = launch::KeepsWorkerContract(plan_.worker);
+  if (plan_.keeps_contract) {
+    for (const std::string& argument : options_.worker_arguments) {
+      if (absl::StartsWith(argument, "--resume=")) {
+        return WithExitCode(
+            absl::InvalidArgumentError(absl::StrCat(
+                "--resume takes no value, got ", argument,
+                "\nhelp: name the run to go on with by --out DIR --resume")),
+            launch::kArguments);
+      }
+    }
+  }
+  plan_.max_restarts = options_.max_restarts;
   const launch::Env common = CommonEnv(plan_, options_, env_);
 
   std::string out = options_.out;
@@ -398,12 +561,56 @@ absl::StatusOr<int> Runner::CheckArguments(const launch::Env& common) {
 }
 
 absl::StatusOr<int> Runner::Start(RunFiles* files, const launch::Env& common) {
+  std::set<FailureKind> kinds = {FailureKind::kSignal, FailureKind::kPeer,
+                                 FailureKind::kPreempt, FailureKind::kHang};
+  if (!plan_.keeps_contract) kinds.insert(FailureKind::kError);
+  restarts_.emplace(options_.max_restarts, options_.restart_on.value_or(kinds),
+                    plan_.keeps_contract);
+  const absl::Time start = absl::Now();
+  while (true) {
+    absl::Duration timeout = options_.timeout - (absl::Now() - start);
+    timeout = std::max(timeout, absl::ZeroDuration());
+    MIR_ASSIGN_OR_RETURN(const Outcome outcome,
+                         RunAttempt(files, common, timeout));
+    const Restarts::Decision decision = restarts_->After(outcome);
+    if (decision.restart) {
+      plan_.restarts = restarts_->count();
+      plan_.resume = plan_.keeps_contract && restarts_->checkpoint_step() >= 0;
+      events_.Enter("restart");
+      nlohmann::json event = {{"number", plan_.restarts},
+                              {"cause", Cause(outcome)}};
+      if (plan_.resume) event["from_step"] = restarts_->checkpoint_step();
+      events_.Add("restart", event);
+      console_.Say(
+          "Restarting",
+          absl::StrCat(Workers(plan_.placement.processes),
+                       plan_.resume ? absl::StrCat(" from step ",
+                                                   restarts_->checkpoint_step())
+                                    : "",
+                       " (restart ", plan_.restarts, " of ", restarts_->most(),
+                       "): ", Cause(outcome)),
+          Mood::kWarning);
+      continue;
+    }
+    console_.TakeSaid();
+    Summarize(outcome, absl::Now() - start);
+    if (!decision.why_not.empty()) {
+      console_.Line(absl::StrCat("  no restart: ", decision.why_not));
+    }
+    WriteSummary(*files, outcome, absl::Now() - start);
+    return outcome.exit_code;
+  }
+}
+
+absl::StatusOr<Outcome> Runner::RunAttempt(RunFiles* files,
+                                           const launch::Env& common,
+                                           absl::Duration timeout) {
   using Use = launch::ReservedPort::Use;
   absl::StatusOr<launch::ReservedPort> port = launch::ReservedPort::Bind(
       options_.master_port,
       plan_.keeps_contract ? Use::kHandOver : Use::kBindByName);
   if (!port.ok()) {
-    files->Discard();
+    if (plan_.restarts == 0) files->Discard();
     return WithExitCode(
         options_.master_port == 0
             ? port.status()
@@ -421,6 +628,12 @@ absl::StatusOr<int> Runner::Start(RunFiles* files, const launch::Env& common) {
   plan_.master_port = port->port();
   plan_.generation = files->attempt();
   plan_.attempt_folder = fs::absolute(files->attempt_folder());
+  WritePlan(*files);
+  // Not before: a run that never begins leaves no folder.
+  if (plan_.restarts == 0) {
+    events_ = EventLog(files->folder() + "/events.jsonl");
+  }
+  events_.Enter("spawn");
 
   std::vector<launch::WorkerSpec> workers;
   for (int rank = 0; rank < plan_.placement.processes; ++rank) {
@@ -451,38 +664,125 @@ absl::StatusOr<int> Runner::Start(RunFiles* files, const launch::Env& common) {
                    " each; logs in ", files->attempt_folder()));
   console_.Flush();
 
-  const launch::SupervisorOptions supervision = {
-      options_.grace, options_.kill_wait, options_.timeout,
-      options_.init_timeout};
-  Narrator narrator(&console_, options_, files->attempt_folder(),
+  launch::SupervisorOptions supervision;
+  supervision.grace = options_.grace;
+  supervision.kill_wait = options_.kill_wait;
+  supervision.timeout = timeout;
+  supervision.init_timeout = options_.init_timeout;
+  supervision.hang_timeout = options_.hang_timeout;
+  Narrator narrator(&console_, &events_, options_, plan_,
+                    files->attempt_folder(),
                     plan_.keeps_contract ? &*port : nullptr);
-  const absl::Time start = absl::Now();
-  const absl::StatusOr<Outcome> outcome =
+  absl::StatusOr<Outcome> outcome =
       launch::Supervise(workers, supervision, &narrator);
   if (!outcome.ok()) return WithSpawnExitCode(outcome.status());
+  events_.Enter("reap");
   plan_.attempt_folder = files->attempt_folder();  // To show.
-  Summarize(*outcome, absl::Now() - start);
-  return outcome->exit_code;
+  if (!events_.fault().empty() && !std::exchange(events_fault_told_, true)) {
+    console_.Warning(absl::StrCat("cannot write ", files->folder(),
+                                  "/events.jsonl: ", events_.fault()));
+  }
+  return outcome;
+}
+
+void Runner::WritePlan(const RunFiles& files) {
+  const std::vector<std::string> line = WorkerCommandLine(
+      plan_, options_.worker_arguments, !options_.out.empty());
+  const nlohmann::json plan = {
+      {"run", plan_.run_id},
+      {"attempt", plan_.generation},
+      {"command", line},
+      {"directory", fs::current_path().string()},
+      {"processes", plan_.placement.processes},
+      {"device", plan_.placement.cuda ? "cuda" : "cpu"},
+      {"threads", plan_.threads},
+      {"master_port", plan_.master_port},
+      {"restarts", plan_.restarts},
+      {"max_restarts", plan_.max_restarts},
+      {"runner_pid", getpid()},
+  };
+  if (const absl::Status written =
+          files.Write("plan.json", plan.dump(2) + "\n");
+      !written.ok()) {
+    console_.Warning(written.message());
+  }
+}
+
+void Runner::WriteSummary(const RunFiles& files, const Outcome& outcome,
+                          absl::Duration took) {
+  nlohmann::json ranks = nlohmann::json::array();
+  for (const WorkerReport& worker : outcome.workers) {
+    ranks.push_back(EndOf(worker));
+  }
+  nlohmann::json summary = {
+      {"run", plan_.run_id},
+      {"exit_code", outcome.exit_code},
+      {"reason", NameOf(outcome.reason)},
+      {"cause", Cause(outcome)},
+      {"seconds", absl::ToDoubleSeconds(took)},
+      {"attempt", plan_.generation},
+      {"restarts", restarts_->count()},
+      {"ranks", ranks},
+  };
+  if (outcome.root_cause >= 0) summary["root_cause"] = outcome.root_cause;
+  if (restarts_->checkpoint_step() >= 0) {
+    summary["checkpoint"] = {{"step", restarts_->checkpoint_step()},
+                             {"path", restarts_->checkpoint()}};
+  }
+  events_.Add("done",
+              {{"exit_code", outcome.exit_code}, {"cause", Cause(outcome)}});
+  events_.Enter("done");
+  const std::string text =
+      summary.dump(2, ' ', /*ensure_ascii=*/false,
+                   nlohmann::json::error_handler_t::replace) +
+      "\n";
+  for (const auto& [name, content] :
+       {std::make_pair("summary.json", text),
+        std::make_pair("summary.txt", console_.TakeSaid())}) {
+    if (const absl::Status written = files.Write(name, content);
+        !written.ok()) {
+      console_.Warning(written.message());
+    }
+  }
+}
+
+std::string Runner::Cause(const Outcome& outcome) const {
+  for (const WorkerReport& worker : outcome.workers) {
+    if (worker.rank != outcome.root_cause) continue;
+    return absl::StrCat(
+        "rank ", worker.rank, " ",
+        launch::ExitCodeOfWaitStatus(worker.wait_status) == launch::kOk
+            ? "left early"
+            : HowItEnded(worker),
+        AtStep(worker));
+  }
+  if (outcome.reason == StopReason::kHang) {
+    const std::vector<int> behind = BehindOf(outcome.workers);
+    return behind.empty()
+               ? "no progress"
+               : absl::StrCat("no progress, ", Ranks(behind),
+                              behind.size() == 1 ? " is" : " are", " behind");
+  }
+  if (outcome.exit_code == launch::kOk) return "finished";
+  const absl::string_view meaning = launch::ExitCodeMeaning(outcome.exit_code);
+  return meaning.empty() ? absl::StrCat("code ", outcome.exit_code)
+                         : std::string(meaning);
 }
 
 void Runner::Summarize(const Outcome& outcome, absl::Duration took) {
   const std::string resume =
       absl::StrCat("help: go on with --resume --out ", plan_.run_folder);
-  const WorkerReport* saved = nullptr;
   std::vector<int> left;
   std::vector<int> stuck;
   for (const WorkerReport& worker : outcome.workers) {
-    if (!worker.checkpoint.empty() &&
-        (saved == nullptr || worker.checkpoint_step > saved->checkpoint_step)) {
-      saved = &worker;
-    }
     if (worker.left_processes) left.push_back(worker.rank);
     if (!worker.ended) stuck.push_back(worker.rank);
   }
   const std::string checkpoint =
-      saved == nullptr ? ""
-                       : absl::StrCat("; step ", saved->checkpoint_step,
-                                      " is saved in ", saved->checkpoint);
+      restarts_->checkpoint_step() < 0
+          ? ""
+          : absl::StrCat("; step ", restarts_->checkpoint_step(),
+                         " is saved in ", restarts_->checkpoint());
   if (!left.empty()) {
     console_.Warning(absl::StrCat(
         Ranks(left), " left processes behind; they have been ended"));
@@ -495,6 +795,10 @@ void Runner::Summarize(const Outcome& outcome, absl::Duration took) {
   }
   if (outcome.root_cause >= 0) {
     ShowRootCause(outcome);
+    return;
+  }
+  if (outcome.reason == StopReason::kHang) {
+    ShowHang(outcome, checkpoint);
     return;
   }
   switch (outcome.exit_code) {
@@ -523,6 +827,28 @@ void Runner::Summarize(const Outcome& outcome, absl::Duration took) {
               : "some processes did not stop when others did",
           checkpoint, "\nhelp: the logs are in ", plan_.attempt_folder));
   }
+}
+
+void Runner::ShowHang(const Outcome& outcome, const std::string& checkpoint) {
+  const std::vector<int> behind = BehindOf(outcome.workers);
+  console_.Error(absl::StrCat(
+      "no progress within --hang-timeout ",
+      absl::FormatDuration(options_.hang_timeout),
+      behind.empty()
+          ? ": all processes stand at the same place"
+          : absl::StrCat(": ", Ranks(behind),
+                         behind.size() == 1 ? " is" : " are", " behind"),
+      checkpoint));
+  for (const WorkerReport& worker : outcome.workers) {
+    console_.Line(absl::StrCat(
+        worker.behind ? "> " : "  ", "rank ", worker.rank, ": ", Place(worker),
+        "; told ", Seconds(worker.silent), " before",
+        worker.state.empty()
+            ? ""
+            : absl::StrCat("; its process was ", worker.state)));
+  }
+  console_.Line(absl::StrCat("help: the stacks are in ", plan_.attempt_folder,
+                             "/rank-*/stack.txt"));
 }
 
 void Runner::ShowRootCause(const Outcome& outcome) {
@@ -574,6 +900,13 @@ void Runner::ShowRootCause(const Outcome& outcome) {
     }
   }
   console_.Line(absl::StrCat("  its logs: ", RankFolder(plan_, root->rank)));
+  std::vector<std::string> words;
+  for (const std::string& word : WorkerCommandLine(
+           plan_, options_.worker_arguments, !options_.out.empty())) {
+    words.push_back(Quoted(word));
+  }
+  console_.Line(
+      absl::StrCat("  the program alone: ", absl::StrJoin(words, " ")));
   if (WIFSIGNALED(root->wait_status) &&
       WTERMSIG(root->wait_status) == SIGKILL) {
     console_.Line(

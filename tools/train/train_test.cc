@@ -15,6 +15,7 @@
 #include <cerrno>
 #include <filesystem>
 #include <fstream>
+#include <nlohmann/json.hpp>
 #include <sstream>
 #include <string>
 #include <utility>
@@ -36,6 +37,7 @@ namespace {
 
 namespace fs = std::filesystem;
 using ::testing::AllOf;
+using ::testing::ElementsAre;
 using ::testing::EndsWith;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
@@ -161,8 +163,24 @@ class TrainTest : public ::testing::Test {
   static std::string Out() { return Contents("out"); }
   static std::string Err() { return Contents("err"); }
   static std::string Log(int rank, const std::string& name,
-                         const std::string& run = "run") {
-    return Contents(absl::StrCat(run, "/attempt-0/rank-0000", rank, "/", name));
+                         const std::string& run = "run", int attempt = 0) {
+    return Contents(
+        absl::StrCat(run, "/attempt-", attempt, "/rank-0000", rank, "/", name));
+  }
+  // The events of a run that have this name.
+  static std::vector<nlohmann::json> Events(const std::string& name) {
+    std::vector<nlohmann::json> events;
+    std::ifstream file("run/events.jsonl");
+    for (std::string line; std::getline(file, line);) {
+      nlohmann::json event = nlohmann::json::parse(line);
+      if (event["event"] == name) events.push_back(std::move(event));
+    }
+    return events;
+  }
+  static std::vector<std::string> States() {
+    std::vector<std::string> states;
+    for (const auto& event : Events("state")) states.push_back(event["state"]);
+    return states;
   }
 
   std::string folder_;
@@ -458,6 +476,167 @@ TEST_F(TrainTest, WorkersDieWithTheRunner) {
   }));
 }
 
+TEST_F(TrainTest, TermIsIgnoredInVainOnEveryPath) {
+  const absl::Time start = absl::Now();
+  Start(Fake({"--steps=10000", "--deaf", "--grace", "1"}));
+  WaitUntilReady();
+  kill(runner_, SIGINT);
+  EXPECT_EQ(Wait(), 128 + SIGINT);
+  EXPECT_GE(absl::Now() - start, absl::Seconds(1));
+  EXPECT_LT(absl::Now() - start, absl::Seconds(20));
+  EXPECT_THAT(Err(), HasSubstr("     Killing ranks 0-1\n"));
+
+  fs::remove_all("run");
+  EXPECT_EQ(Run(Fake({"--steps=8", "--save", "--deaf:0", "--crash-at-5-once:1",
+                      "--in-step", "--max-restarts", "1", "--grace", "1"})),
+            0)
+      << Err();
+  EXPECT_THAT(Err(), HasSubstr("     Killing rank 0\n"));
+}
+
+TEST_F(TrainTest, AHangIsEndedAndShownWithAllStacks) {
+  EXPECT_EQ(Run(Fake({"--steps=10000", "--stop-at-5:1", "--hang-timeout", "1"},
+                     /*processes=*/3)),
+            launch::kTimeout);
+  EXPECT_THAT(Err(), HasSubstr("error: no progress within --hang-timeout 1s: "
+                               "rank 1 is behind\n"));
+  EXPECT_THAT(Err(), HasSubstr("\n> rank 1: step 5, train; told "));
+  EXPECT_THAT(Err(), HasSubstr("; its process was stopped\n"));
+  EXPECT_THAT(Log(1, "stack.txt"),
+              AllOf(HasSubstr(", stopped; as the system sees its threads:\n"),
+                    HasSubstr("fake_worker: stopped\n"),
+                    Not(HasSubstr("stacks of process"))));
+  EXPECT_THAT(Log(0, "stack.txt"), HasSubstr("stacks of process "));
+  EXPECT_THAT(Log(2, "stack.txt"), HasSubstr("stacks of process "));
+  ASSERT_EQ(Events("hang").size(), 1);
+  EXPECT_EQ(Events("hang")[0]["ranks"][1]["behind"], true);
+  EXPECT_EQ(Events("hang")[0]["ranks"][0]["behind"], false);
+  EXPECT_THAT(States(), ElementsAre("spawn", "rendezvous", "running", "hang",
+                                    "reap", "done"));
+}
+
+TEST_F(TrainTest, ARankThatSleepsInAStepShowsWhere) {
+  EXPECT_EQ(
+      Run(Fake({"--steps=10000", "--sleep-at-5:0", "--hang-timeout", "1"})),
+      launch::kTimeout);
+  EXPECT_THAT(Err(), HasSubstr(": rank 0 is behind\n"));
+  EXPECT_THAT(Log(0, "stack.txt"),
+              AllOf(HasSubstr("stacks of process "), HasSubstr("  pause")));
+}
+
+TEST_F(TrainTest, HowFarItIsCanBeAsked) {
+  Start(Fake({"--steps=10000", "--save"}));
+  WaitUntilReady();
+  ASSERT_TRUE(Shows("[r0] step 4\n"));
+  ASSERT_TRUE(Shows("[r1] step 4\n"));
+  kill(runner_, SIGUSR2);
+  EXPECT_TRUE(Within(absl::Seconds(10), [] {
+    return absl::StrContains(Err(), "\n  rank 1: step ");
+  }));
+  EXPECT_THAT(Err(), HasSubstr("  rank 0: step "));
+  EXPECT_THAT(Err(), HasSubstr(" MiB; step "));
+  kill(runner_, SIGTERM);
+  EXPECT_EQ(Wait(), launch::kStopped);
+}
+
+// ---------------------------------------------------------------------------
+// Restarts.
+
+TEST_F(TrainTest, AfterACrashAllRanksGoOnFromTheLastCheckpoint) {
+  ASSERT_EQ(Run(Fake({"--steps=8", "--save", "--crash-at-5-once:1", "--in-step",
+                      "--max-restarts", "2"})),
+            0)
+      << Err();
+  EXPECT_THAT(Err(), HasSubstr("  Restarting 2 processes from step "));
+  EXPECT_THAT(Err(), HasSubstr(" (restart 1 of 2): rank 1 was ended by SIGSEGV "
+                               "at step 5\n"));
+  EXPECT_THAT(Err(), Not(HasSubstr("error:")));
+  for (int rank = 0; rank < 2; ++rank) {
+    const std::string again = Log(rank, "stdout.log", "run", 1);
+    const int from = NumberAfter(again, "resumed at step ");
+    EXPECT_GE(from, 4);
+    EXPECT_THAT(again, HasSubstr(absl::StrCat("\nstep ", from + 1, "\n")));
+    EXPECT_THAT(again, Not(HasSubstr(absl::StrCat("\nstep ", from, "\n"))));
+    EXPECT_THAT(again, EndsWith("step 8\n"));
+    EXPECT_THAT(again, HasSubstr("restart 1 of 2, generation 1\n"));
+  }
+  EXPECT_THAT(States(), ElementsAre("spawn", "rendezvous", "running", "fail",
+                                    "reap", "restart", "spawn", "rendezvous",
+                                    "running", "reap", "done"));
+  ASSERT_EQ(Events("restart").size(), 1);
+  EXPECT_GE(Events("restart")[0]["from_step"], 4);
+  const auto summary = nlohmann::json::parse(Contents("run/summary.json"));
+  EXPECT_EQ(summary["exit_code"], 0);
+  EXPECT_EQ(summary["restarts"], 1);
+  EXPECT_EQ(summary["checkpoint"]["step"], 8);
+  EXPECT_THAT(Contents("run/summary.txt"),
+              StartsWith("    Finished 2 processes in "));
+  const auto plan = nlohmann::json::parse(Contents("run/plan.json"));
+  EXPECT_EQ(plan["attempt"], 1);
+  EXPECT_EQ(plan["command"][3], "--resume");
+}
+
+TEST_F(TrainTest, AHangMayBeStartedAgainToo) {
+  ASSERT_EQ(Run(Fake({"--steps=8", "--save", "--stop-at-5-once:0", "--in-step",
+                      "--max-restarts", "1", "--hang-timeout", "1"})),
+            0)
+      << Err();
+  EXPECT_THAT(Err(), HasSubstr("(restart 1 of 1): no progress, rank 0 is "
+                               "behind\n"));
+  EXPECT_THAT(Log(1, "stdout.log", "run", 1), HasSubstr("resumed at step 4\n"));
+}
+
+TEST_F(TrainTest, OtherProgramsRestartByTheirOwnMeans) {
+  const std::string worker = Script(
+      "echo \"$TORCHELASTIC_RESTART_COUNT of $TORCHELASTIC_MAX_RESTARTS, $*, "
+      "port $MASTER_PORT\"\n"
+      "[ $TORCHELASTIC_RESTART_COUNT = 2 ] || exit 1");
+  ASSERT_EQ(Run({"--worker", worker, "--cpu-procs", "1", "--max-restarts", "3",
+                 "--out", "run"}),
+            0)
+      << Err();
+  EXPECT_THAT(Log(0, "stdout.log"), StartsWith("0 of 3, --out run, port "));
+  EXPECT_THAT(Log(0, "stdout.log", "run", 2),
+              StartsWith("2 of 3, --out run, port "));
+  EXPECT_NE(NumberAfter(Log(0, "stdout.log"), "port "),
+            NumberAfter(Log(0, "stdout.log", "run", 1), "port "));
+}
+
+TEST_F(TrainTest, WithoutProgressItGivesUp) {
+  const std::string worker = Script(
+      "echo '{\"event\":\"hello\",\"rank\":0}' >/proc/self/fd/$MIR_STATUS_FD\n"
+      "kill -SEGV $$");
+  EXPECT_EQ(Run({"--worker", worker, "--cpu-procs", "1", "--max-restarts", "9",
+                 "--out", "run"}),
+            128 + SIGSEGV);
+  EXPECT_THAT(Err(), HasSubstr("  no restart: twice in a row no newer "
+                               "checkpoint was reached"));
+  EXPECT_TRUE(fs::exists("run/attempt-1"));
+  EXPECT_FALSE(fs::exists("run/attempt-2"));
+}
+
+TEST_F(TrainTest, WhatARestartCannotMendIsNotStartedAgain) {
+  EXPECT_EQ(Run(Fake({"--steps=100", "--save", "--fail-at-2:1",
+                      "--max-restarts", "2"})),
+            launch::kNumeric);
+  EXPECT_THAT(Err(), HasSubstr("  no restart: --restart-on does not name this "
+                               "kind of failure\n"));
+  EXPECT_FALSE(fs::exists("run/attempt-1"));
+  const auto summary = nlohmann::json::parse(Contents("run/summary.json"));
+  EXPECT_EQ(summary["root_cause"], 1);
+  EXPECT_EQ(summary["ranks"][1]["code"], launch::kNumeric);
+}
+
+TEST_F(TrainTest, AskedToStopWhileItRestartsItDoes) {
+  Start(Fake({"--steps=10000", "--save", "--crash-at-5-once:1",
+              "--max-restarts", "1"}));
+  ASSERT_TRUE(Within(absl::Seconds(10), [] {
+    return absl::StrContains(Log(1, "stdout.log", "run", 1), "ready");
+  }));
+  kill(runner_, SIGTERM);
+  EXPECT_EQ(Wait(), launch::kStopped);
+}
+
 // ---------------------------------------------------------------------------
 // Stopping.
 
@@ -537,6 +716,18 @@ TEST_F(TrainTest, ItsOwnWrongOptionsAreTold) {
             launch::kArguments);
   EXPECT_THAT(Err(), AllOf(HasSubstr("--model voxelmorf"),
                            HasSubstr("did you mean voxelmorph?")));
+}
+
+TEST_F(TrainTest, OptionsThatMeanNothingHereAreRefused) {
+  EXPECT_EQ(Run(Fake({"--resume=1"})), launch::kArguments);
+  EXPECT_THAT(Err(), StartsWith("error: --resume takes no value, got "
+                                "--resume=1\nhelp: name the run"));
+  EXPECT_FALSE(fs::exists("run"));
+  EXPECT_EQ(Run(Fake({"--tee", "3"})), launch::kArguments);
+  EXPECT_THAT(Err(), StartsWith("error: --tee is torchrun's: --console all"));
+  EXPECT_EQ(Run(Fake({"--restart-on", "fire"})), launch::kArguments);
+  EXPECT_THAT(Err(), HasSubstr("signal, peer, preempt, hang, error"));
+  EXPECT_EQ(Run(Fake({"--no-python", "--", "--tee"})), 0) << Err();
 }
 
 TEST_F(TrainTest, WithoutGpusItSaysWhatToDo) {
