@@ -2,13 +2,12 @@
 
 #include <ATen/ops/conv2d.h>
 #include <ATen/ops/conv3d.h>
-#include <ATen/ops/empty.h>
 #include <c10/util/Exception.h>
 
 #include <algorithm>
-#include <cmath>
 #include <vector>
 
+#include "mir/models/layers/weights.h"
 #include "mir/precision/fp32_region.h"
 
 namespace mir::models {
@@ -41,15 +40,11 @@ Convolution::Convolution(const ConvolutionOptions& options)
   std::vector<int64_t> shape(2 + options.ndims, options.kernel_size);
   shape[0] = options.out_channels;
   shape[1] = options.in_channels;
-  weight = register_parameter("weight", at::empty(shape));
-  bias = register_parameter("bias", at::empty({options.out_channels}));
-
-  // PyTorch's default: Kaiming's uniform rule with a = sqrt(5).
-  const double fan_in = weight.numel() / options.out_channels;
-  const double bound =
-      std::sqrt(3.0) * (std::sqrt(2.0 / (1 + 5)) / std::sqrt(fan_in));
-  weight.detach().uniform_(-bound, bound);
-  bias.detach().uniform_(-1 / std::sqrt(fan_in), 1 / std::sqrt(fan_in));
+  weight = register_parameter("weight", NewWeight(shape));
+  if (options.bias) {
+    bias = register_parameter("bias", NewWeight({options.out_channels}));
+  }
+  InitKaiming(weight, bias);
 }
 
 at::Tensor Convolution::forward(const at::Tensor& input) const {
@@ -63,9 +58,9 @@ at::Tensor Convolution::forward(const at::Tensor& input) const {
   // The bfloat16 weight gradient of oneDNN (LibTorch 2.11) adds memory that it
   // never wrote there: wrong by chance, NaN at times.
   const precision::Fp32Region in_float32;
-  return Convolve(precision::ToComputeType(input),
-                  precision::ToComputeType(weight),
-                  precision::ToComputeType(bias), options_)
+  return Convolve(
+             precision::ToComputeType(input), precision::ToComputeType(weight),
+             bias.defined() ? precision::ToComputeType(bias) : bias, options_)
       .to(input.scalar_type());
 }
 

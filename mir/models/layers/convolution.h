@@ -13,11 +13,12 @@ struct ConvolutionOptions {
   int64_t kernel_size = 3;  // Along every axis, as the following.
   int64_t stride = 1;
   int64_t padding = 1;
+  bool bias = true;
 };
 
-// A convolution whose number of spatial axes is chosen at run time, with bias.
-// Parameters, their names (`weight`, `bias`) and their initialisation, random
-// draws included, are those of torch.nn.Conv2d and Conv3d.
+// A convolution whose number of spatial axes is chosen at run time. Parameters,
+// their names (`weight`, `bias`) and their initialisation, random draws
+// included, are those of torch.nn.Conv2d and Conv3d.
 class Convolution : public torch::nn::Module {
  public:
   // Throws c10::ValueError where an option is out of range.
@@ -31,7 +32,7 @@ class Convolution : public torch::nn::Module {
   at::Tensor forward(const at::Tensor& input) const;
 
   at::Tensor weight;  // [out_channels, in_channels, kernel_size, ...]
-  at::Tensor bias;    // [out_channels]
+  at::Tensor bias;    // [out_channels]; undefined without
 
  private:
   ConvolutionOptions options_;

@@ -17,6 +17,7 @@
 #include "mir/base/status_macros.h"
 #include "mir/geometry/warp.h"
 #include "mir/models/identity_grid.h"
+#include "mir/models/layers/weights.h"
 
 namespace mir::models {
 namespace {
@@ -279,8 +280,8 @@ VxmDense::VxmDense(const VxmDenseConfig& config) : config_(config) {
   options.out_channels = ndims;
   flow_ = register_module("flow", std::make_shared<Convolution>(options));
   // Training starts near the identity.
-  flow_->weight.detach().normal_(0, kFlowDeviation);
-  flow_->bias.detach().zero_();
+  InitNormal(flow_->weight, 0, kFlowDeviation);
+  InitConstant(flow_->bias, 0);
 
   if (config.warp_output) {
     register_module("transformer",

@@ -1,0 +1,64 @@
+#ifndef MIR_MODELS_LAYERS_DECODER_BLOCK_H_
+#define MIR_MODELS_LAYERS_DECODER_BLOCK_H_
+
+#include <ATen/core/Tensor.h>
+#include <torch/nn/module.h>
+
+#include <memory>
+
+#include "mir/models/layers/convolution.h"
+
+namespace mir::models {
+
+class BatchNorm;
+
+// Which normalisation follows a convolution.
+enum class BlockNorm {
+  kInstance,  // Without parameters: each channel of each volume by itself.
+  kBatch,     // BatchNorm: weights and running statistics.
+};
+
+// A 3-D convolution (3x3x3, stride 1, no bias), a normalisation and a leaky
+// ReLU of slope 0.01: MIR's Conv3dReLU. Keys: `0.weight`, with kBatch also
+// those of a BatchNorm under `1`.
+class Conv3dReLU : public torch::nn::Module {
+ public:
+  Conv3dReLU(int64_t in_channels, int64_t out_channels,
+             BlockNorm norm = BlockNorm::kInstance);
+
+  // [N, in_channels, D, H, W] to [N, out_channels, D, H, W]
+  at::Tensor forward(const at::Tensor& input) const;
+
+ private:
+  std::shared_ptr<Convolution> convolution_;
+  std::shared_ptr<BatchNorm> batch_norm_;  // With kBatch.
+};
+
+// Doubles the resolution, appends features of a shortcut, and convolves twice:
+// MIR's DecoderBlock (children `conv1` and `conv2`).
+class DecoderBlock : public torch::nn::Module {
+ public:
+  // `skip_channels`: of the shortcut; 0 for none.
+  DecoderBlock(int64_t in_channels, int64_t out_channels,
+               int64_t skip_channels);
+
+  //   input    [N, in_channels, D, H, W]
+  //   skip     [N, skip_channels, 2 D, 2 H, 2 W], undefined for none
+  //   returns  [N, out_channels, 2 D, 2 H, 2 W]
+  at::Tensor forward(const at::Tensor& input, const at::Tensor& skip) const;
+
+ private:
+  std::shared_ptr<Conv3dReLU> conv1_, conv2_;
+};
+
+// Twice the resolution along each spatial axis, trilinear
+// (align_corners=False): [N, C, D, H, W] to [N, C, 2 D, 2 H, 2 W].
+at::Tensor DoubleResolution(const at::Tensor& input);
+
+// Normalises each channel of each volume to mean 0 and variance 1 (eps 1e-5),
+// torch.nn.InstanceNorm3d without parameters. [N, C, ...] in and out.
+at::Tensor InstanceNorm(const at::Tensor& input);
+
+}  // namespace mir::models
+
+#endif  // MIR_MODELS_LAYERS_DECODER_BLOCK_H_
