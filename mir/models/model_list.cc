@@ -101,7 +101,7 @@ absl::StatusOr<nlohmann::json> ModelConfig(
       MIR_RETURN_IF_ERROR(set(item.key(), item.value()));
     }
   } else if (known.contains(std::string(configuration))) {
-    config = known.at(std::string(configuration));
+    config.update(known.at(std::string(configuration)));
   } else {
     return Unknown(absl::StrCat(name, " configuration"), configuration,
                    model.configurations);

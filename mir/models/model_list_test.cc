@@ -65,7 +65,8 @@ TEST(ModelListTest, AnUnknownModelGetsTheNearest) {
               StatusIs(kInvalid, AllOf(HasSubstr("no model 'voxelmorf'"),
                                        HasSubstr("did you mean voxelmorph?"))));
   EXPECT_THAT(ModelConfig("xyz"),
-              StatusIs(kInvalid, HasSubstr("there are: voxelmorph")));
+              StatusIs(kInvalid, AllOf(HasSubstr("there are: "),
+                                       HasSubstr("voxelmorph"))));
 }
 
 TEST(ModelConfigTest, NamedConfigurationsHoldMirsNumbers) {
@@ -79,6 +80,13 @@ TEST(ModelConfigTest, NamedConfigurationsHoldMirsNumbers) {
             json({8, 32, 32, 32}));
   EXPECT_EQ((*ModelConfig("voxelmorph", "bj"))["nb_unet_features"][1],
             json({128, 128, 96, 64, 32, 32}));
+}
+
+TEST(ModelConfigTest, ANamedConfigurationReplacesKeysOfTheDefault) {
+  const json tiny = *ModelConfig("transmorph", "tiny");
+  const json normal = *ModelConfig("transmorph");
+  EXPECT_NE(tiny["embed_dim"], normal["embed_dim"]);
+  EXPECT_EQ(tiny["patch_size"], normal["patch_size"]);
 }
 
 TEST(ModelConfigTest, AnUnknownConfigurationGetsTheNearest) {

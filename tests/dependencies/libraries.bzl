@@ -2,6 +2,7 @@
 
 # Written by list_libraries.sh.
 LIBRARIES = [
+    "//mir/autograd:recompute",
     "//mir/base:catch_torch",
     "//mir/base:command_line",
     "//mir/base:exit_status",
@@ -71,6 +72,19 @@ LIBRARIES = [
     "//mir/losses:mse",
     "//mir/metrics:dice",
     "//mir/metrics:folding",
+    "//mir/models/layers:batch_norm",
+    "//mir/models/layers:weights",
+    "//mir/models/swin:backbone",
+    "//mir/models/swin:def_swin_transformer",
+    "//mir/models/swin:make_backbone",
+    "//mir/models/swin:swin_config",
+    "//mir/models/swin:swin_transformer",
+    "//mir/models/transmorph:transmorph",
+    "//mir/models/transmorph:transmorph_affine",
+    "//mir/models/transmorph:transmorph_base",
+    "//mir/models/transmorph:transmorph_config",
+    "//mir/models/transmorph:transmorph_family",
+    "//mir/models/transmorph:transmorph_tvf",
     "//mir/models/voxelmorph:voxelmorph",
     "//mir/models/voxelmorph:vxm_dense",
     "//mir/models:all_models",

@@ -10,6 +10,8 @@ namespace mir::goldens {
 HandlerTable GeometryHandlers();
 HandlerTable LossHandlers();
 HandlerTable MeasureHandlers();
+HandlerTable SwinHandlers();
+HandlerTable TransMorphHandlers();
 HandlerTable VoxelMorphHandlers();
 
 }  // namespace mir::goldens

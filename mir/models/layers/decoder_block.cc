@@ -43,9 +43,13 @@ DecoderBlock::DecoderBlock(int64_t in_channels, int64_t out_channels,
 
 at::Tensor DecoderBlock::forward(const at::Tensor& input,
                                  const at::Tensor& skip) const {
-  at::Tensor x = DoubleResolution(input);
-  if (skip.defined()) x = at::cat({x, skip}, /*dim=*/1);
-  return conv2_->forward(conv1_->forward(x));
+  return Convolve(DoubleResolution(input), skip);
+}
+
+at::Tensor DecoderBlock::Convolve(const at::Tensor& doubled,
+                                  const at::Tensor& skip) const {
+  return conv2_->forward(conv1_->forward(
+      skip.defined() ? at::cat({doubled, skip}, /*dim=*/1) : doubled));
 }
 
 at::Tensor DoubleResolution(const at::Tensor& input) {

@@ -47,6 +47,9 @@ class DecoderBlock : public torch::nn::Module {
   //   returns  [N, out_channels, 2 D, 2 H, 2 W]
   at::Tensor forward(const at::Tensor& input, const at::Tensor& skip) const;
 
+  // The same for an input whose resolution is doubled already.
+  at::Tensor Convolve(const at::Tensor& doubled, const at::Tensor& skip) const;
+
  private:
   std::shared_ptr<Conv3dReLU> conv1_, conv2_;
 };

@@ -1,0 +1,53 @@
+#ifndef MIR_MODELS_TRANSMORPH_TRANSMORPH_AFFINE_H_
+#define MIR_MODELS_TRANSMORPH_TRANSMORPH_AFFINE_H_
+
+#include <ATen/core/Tensor.h>
+#include <torch/nn/module.h>
+
+#include <memory>
+
+#include "mir/models/swin/backbone.h"
+#include "mir/models/transmorph/transmorph_config.h"
+
+namespace mir::models {
+
+// Finds an affine transformation between two images: the coarsest features of a
+// Swin backbone and four small networks on all of them, so that it fits images
+// of the configuration's `img_size` alone. Parameters have the names, order and
+// shapes of MIR's `MIR.models.TransMorphAffine`.
+//
+// Chen, Frey, He, Segars, Li and Du, "TransMorph: Transformer for unsupervised
+// medical image registration", Medical Image Analysis 82, 2022.
+class TransMorphAffine : public torch::nn::Module {
+ public:
+  // Throws c10::ValueError where the configuration is not right for
+  // TransMorphKind::kAffine.
+  explicit TransMorphAffine(const TransMorphConfig& config);
+
+  // What MIR's AffineTransformer takes, each [N, 3] but for `shear` [N, 6].
+  struct Output {
+    at::Tensor rotation;     // In radians, -pi to pi.
+    at::Tensor scale;        // 0 to 5.
+    at::Tensor translation;  // In normalised coordinates (2 is the volume).
+    at::Tensor shear;        // In radians, -pi to pi.
+  };
+
+  //   moving, fixed  [N, 1, img_size]  floating, of equal shape and dtype: the
+  //                                    parameters' dtype, or any under autocast
+  //
+  // Throws c10::ValueError where a shape is not so.
+  Output Forward(const at::Tensor& moving, const at::Tensor& fixed);
+
+  const TransMorphConfig& config() const { return config_; }
+
+ private:
+  class Head;
+
+  const TransMorphConfig config_;
+  std::shared_ptr<Backbone> transformer_;
+  std::shared_ptr<Head> aff_mlp_, scl_mlp_, trans_mlp_, shear_mlp_;
+};
+
+}  // namespace mir::models
+
+#endif  // MIR_MODELS_TRANSMORPH_TRANSMORPH_AFFINE_H_
