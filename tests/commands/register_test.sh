@@ -46,6 +46,9 @@ for file in warped.nii.gz warped_labels.nii.gz displacement_itk.nii.gz \
   displacement_voxels.nii.gz picture.png metrics.json; do
   check "$file is there" test -s "$work/out/$file"
 done
+for measure in sd_log_jacobian hd95_mm hd95_mm_before_by_label missing_labels; do
+  check "$measure is there" grep -q "\"$measure\":" "$work/out/metrics.json"
+done
 mistake 0 'Registered' --weights "$weights" --spacing 1.5 \
   --fixed "$work/fixed.nii.gz" --moving "$work/small.nii.gz"
 

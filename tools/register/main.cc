@@ -30,19 +30,19 @@
 #include "mir/distributed/sampler.h"
 #include "mir/launch/exit_codes.h"
 #include "mir/launch/world.h"
-#include "mir/metrics/dice.h"
-#include "mir/metrics/folding.h"
 #include "mir/precision/autocast.h"
 #include "mir/precision/precision.h"
 #include "tools/command/run_command.h"
 #include "tools/command/under_runner.h"
+#include "tools/register/measure.h"
 #include "tools/register/register_volumes.h"
 #include "tools/register/trained_model.h"
 
 ABSL_FLAG(std::string, weights, "", "Checkpoint of the model to apply.");
 ABSL_FLAG(std::string, fixed, "", "NIfTI image to register onto.");
 ABSL_FLAG(std::string, moving, "", "NIfTI image to register.");
-ABSL_FLAG(std::string, fixed_labels, "", "Labels of --fixed, for the Dice.");
+ABSL_FLAG(std::string, fixed_labels, "",
+          "Labels of --fixed, for Dice and HD95.");
 ABSL_FLAG(std::string, moving_labels, "", "Labels of --moving, warped too.");
 ABSL_FLAG(std::string, data, "",
           "A dataset.json instead: registers its validation pairs, each into a "
@@ -106,33 +106,6 @@ absl::StatusOr<VolumePair> ReadPair(const PairFiles& files) {
   return pair;
 }
 
-// What metrics.json says of one pair.
-nlohmann::json Measure(const VolumePair& pair, const RegisteredVolumes& found) {
-  nlohmann::json measured = {
-      {"fixed", pair.fixed.name},
-      {"moving", pair.moving.name},
-      {"folded", metrics::FoldedShare(found.displacement.unsqueeze(0))}};
-  if (!pair.fixed_labels.voxels.defined() || !found.warped_labels.defined()) {
-    return measured;
-  }
-  const metrics::DiceScores before =
-      metrics::Dice(found.moving_labels, pair.fixed_labels.voxels);
-  const metrics::DiceScores after =
-      metrics::Dice(found.warped_labels, pair.fixed_labels.voxels);
-  measured["dice_before"] = before.mean;
-  measured["dice"] = after.mean;
-  const auto by_label = [](const metrics::DiceScores& scores) {
-    nlohmann::json labels = nlohmann::json::object();
-    for (size_t i = 0; i < scores.labels.size(); ++i) {
-      labels[absl::StrCat(scores.labels[i])] = scores.dice[i];
-    }
-    return labels;
-  };
-  measured["dice_before_by_label"] = by_label(before);
-  measured["dice_by_label"] = by_label(after);
-  return measured;
-}
-
 absl::Status WriteJson(const std::string& path, const nlohmann::json& json) {
   std::ofstream file(path, std::ios::binary);
   file << json.dump(2) << "\n";
@@ -185,10 +158,16 @@ absl::StatusOr<nlohmann::json> RegisterOne(const TrainedModel& trained,
   std::string said =
       absl::StrFormat("%s in %.1f s, folded %.2f %%", folder, seconds,
                       100 * measured["folded"].get<double>());
+  // A measure that is null, such as the Dice of no label at all, is no number.
+  const auto number = [&](const char* name) {
+    const nlohmann::json& value = measured[name];
+    return value.is_number() ? value.get<double>() : std::nan("");
+  };
   if (measured.contains("dice")) {
-    absl::StrAppendFormat(&said, ", Dice %.4f (before %.4f)",
-                          measured["dice"].get<double>(),
-                          measured["dice_before"].get<double>());
+    absl::StrAppendFormat(
+        &said, ", Dice %.4f (before %.4f), HD95 %.2f mm (before %.2f)",
+        number("dice"), number("dice_before"), number("hd95_mm"),
+        number("hd95_mm_before"));
   }
   Say("Registered", said);
   return measured;
@@ -281,31 +260,6 @@ absl::StatusOr<std::vector<nlohmann::json>> Gather(
     }
   }
   return all;
-}
-
-// A measure that is not a number, such as the Dice of no label at all, is null
-// in JSON.
-double NumberOrNan(const nlohmann::json& value) {
-  return value.is_number() ? value.get<double>() : std::nan("");
-}
-
-// metrics.json of a list.
-nlohmann::json Summarize(const std::vector<nlohmann::json>& pairs) {
-  nlohmann::json summary = {{"pairs", pairs}};
-  double dice = 0;
-  double dice_before = 0;
-  int64_t with_labels = 0;
-  for (const nlohmann::json& pair : pairs) {
-    if (!pair.contains("dice")) continue;
-    dice += NumberOrNan(pair["dice"]);
-    dice_before += NumberOrNan(pair["dice_before"]);
-    ++with_labels;
-  }
-  if (with_labels > 0) {
-    summary["dice"] = dice / with_labels;
-    summary["dice_before"] = dice_before / with_labels;
-  }
-  return summary;
 }
 
 // How many devices of this process share the pairs.
