@@ -41,6 +41,9 @@ std::map<std::string, Handler> AllHandlers() {
         TransMorphHandlers(), VoxelMorphHandlers()}) {
     for (const auto& [name, handler] : table) handlers[name] = handler;
   }
+  for (const auto& [name, handler] : ResamplingHandlers()) {
+    handlers[name] = handler;
+  }
   return handlers;
 }
 

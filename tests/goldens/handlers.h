@@ -12,6 +12,7 @@ HandlerTable LossHandlers();
 HandlerTable MeasureHandlers();
 HandlerTable SwinHandlers();
 HandlerTable TransMorphHandlers();
+HandlerTable ResamplingHandlers();
 HandlerTable VoxelMorphHandlers();
 
 }  // namespace mir::goldens
