@@ -53,12 +53,14 @@ Operation VecIntForward(const Size& size) {
           2 * Bytes(velocity)};
 }
 
+template <geometry::VecIntMemory kMemory>
 Operation VecIntAndGradient(const Size& size) {
   const at::Tensor velocity = SmoothField(Half(size));
   return {[=] {
             RunWithGradient(
                 [](const at::Tensor& leaf) {
-                  return geometry::VecInt(leaf, kSteps, kMir.convention);
+                  return geometry::VecInt(leaf, kSteps, kMir.convention,
+                                          kMemory);
                 },
                 velocity);
           },
@@ -78,7 +80,10 @@ Operation JacobianForward(const Size& size) {
     Register("warp_trilinear_fwd", WarpForward),
     Register("warp_trilinear_fwd_bwd", WarpAndGradient),
     Register("vecint7_half_fwd", VecIntForward),
-    Register("vecint7_half_fwd_bwd", VecIntAndGradient),
+    Register("vecint7_half_fwd_bwd",
+             VecIntAndGradient<geometry::VecIntMemory::kKeepFields>),
+    Register("vecint7_half_fwd_bwd_low_memory",
+             VecIntAndGradient<geometry::VecIntMemory::kRecompute>),
     Register("jacobian_fwd", JacobianForward),
 };
 

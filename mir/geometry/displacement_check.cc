@@ -2,6 +2,10 @@
 
 #include <ATen/core/Tensor.h>
 #include <c10/util/Exception.h>
+#include <c10/util/accumulate.h>
+
+#include <cstdint>
+#include <limits>
 
 namespace mir::geometry {
 
@@ -15,6 +19,11 @@ void CheckDisplacement(const char* function, const char* what,
   TORCH_CHECK_VALUE(
       field.size(2) > 0 && field.size(-2) > 0 && field.size(-1) > 0, function,
       ": wanted ", what, " with voxels, came ", field.sizes());
+  TORCH_CHECK_VALUE(c10::multiply_integers(field.sizes().slice(2)) <=
+                        std::numeric_limits<int32_t>::max(),
+                    function, ": wanted ", what,
+                    " with fewer than 2^31 voxels per channel, came ",
+                    field.sizes());
   const at::ScalarType dtype = field.scalar_type();
   TORCH_CHECK_VALUE(dtype == at::kFloat || dtype == at::kDouble ||
                         dtype == at::kHalf || dtype == at::kBFloat16,

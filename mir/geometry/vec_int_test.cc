@@ -1,10 +1,12 @@
 #include "mir/geometry/vec_int.h"
 
 #include <ATen/CPUGeneratorImpl.h>
+#include <ATen/Parallel.h>
 #include <ATen/TensorOperators.h>
 #include <ATen/ops/arange.h>
 #include <ATen/ops/full.h>
 #include <ATen/ops/rand.h>
+#include <ATen/ops/stack.h>
 #include <ATen/ops/zeros.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -13,6 +15,8 @@
 #include <limits>
 #include <vector>
 
+#include "mir/geometry/compose.h"
+#include "mir/geometry/jacobian.h"
 #include "mir/precision/autocast.h"
 #include "mir/precision/precision.h"
 #include "mir/testing/gradient_check.h"
@@ -94,16 +98,99 @@ TEST(VecIntTest, SixteenBitVelocitiesAreIntegratedInFloat32) {
   EXPECT_THAT(VecInt(velocity), TensorEq(expected));
 }
 
+// A smooth velocity of about `reach` voxels that ends at the faces.
+at::Tensor SmoothVelocity(int64_t side, double reach) {
+  const at::Tensor along = at::arange(side, at::kFloat).mul_(M_PI / (side - 1));
+  const at::Tensor bump = along.sin().pow_(2);
+  const at::Tensor window = bump.view({-1, 1, 1}) * bump.view({-1, 1}) * bump;
+  const at::Tensor turn = (2 * along).cos();
+  return reach * at::stack({window * turn, -window * turn.view({-1, 1}),
+                            window * turn.view({-1, 1, 1})})
+                     .unsqueeze(0);
+}
+
+TEST(VecIntTest, SmoothVelocitiesGivePositiveJacobians) {
+  const at::Tensor displacement = VecInt(SmoothVelocity(32, 6));
+  EXPECT_GT(displacement.abs().max().item<float>(), 3);
+  EXPECT_GT(JacobianDeterminant(displacement).min().item<float>(), 0);
+}
+
+TEST(VecIntTest, NegativeVelocityGivesTheInverse) {
+  const at::Tensor velocity = SmoothVelocity(32, 3);
+  const at::Tensor round_trip = Compose(VecInt(velocity), VecInt(-velocity));
+  EXPECT_LT(round_trip.abs().max().item<float>(), 0.05);  // Voxels.
+}
+
 TEST(VecIntTest, GradientIsTheDerivative) {
   for (const WarpConvention convention :
        {WarpConvention::kExact, WarpConvention::kMirCompatible}) {
-    EXPECT_LT(GradientError(
-                  [&](const std::vector<at::Tensor>& in) {
-                    return VecInt(in[0], 3, convention);
-                  },
-                  {4 * Rand({1, 3, 3, 4, 5}, 2, at::kDouble) - 2}),
-              1e-6);
+    for (const VecIntMemory memory :
+         {VecIntMemory::kKeepFields, VecIntMemory::kRecompute}) {
+      const auto integrate = [&](const std::vector<at::Tensor>& in) {
+        return VecInt(in[0], 3, convention, memory);
+      };
+      EXPECT_LT(GradientError(integrate,
+                              {4 * Rand({1, 3, 3, 4, 5}, 2, at::kDouble) - 2}),
+                1e-6);
+      EXPECT_LT(GradientError(integrate,
+                              {4 * Rand({2, 2, 9, 5}, 3, at::kDouble) - 2}),
+                1e-6);
+    }
   }
+}
+
+TEST(VecIntTest, NeitherThreadsNorMemoryChangeABit) {
+  const int threads = at::get_num_threads();
+  // Slabs of the volume are worked on in parallel, or all of it is reached.
+  for (const double reach : {2., 60.}) {
+    const at::Tensor field = reach * (Rand({2, 3, 40, 9, 10}, 1) - 0.5);
+    std::vector<at::Tensor> displacements, gradients;
+    for (const int number : {1, 3}) {
+      at::set_num_threads(number);
+      for (const VecIntMemory memory :
+           {VecIntMemory::kKeepFields, VecIntMemory::kRecompute}) {
+        const at::Tensor velocity = field.clone().requires_grad_();
+        displacements.push_back(
+            VecInt(velocity, 7, WarpConvention::kExact, memory));
+        (displacements.back() * Rand(field.sizes(), 2)).sum().backward();
+        gradients.push_back(velocity.grad());
+      }
+    }
+    displacements.push_back(VecInt(field));
+    for (const at::Tensor& other : displacements) {
+      EXPECT_THAT(other, TensorEq(displacements[0]));
+    }
+    for (const at::Tensor& other : gradients) {
+      EXPECT_THAT(other, TensorEq(gradients[0]));
+    }
+  }
+  at::set_num_threads(threads);
+}
+
+TEST(VecIntTest, IsRepeatedComposition) {
+  const at::Tensor velocity =
+      (8 * Rand({2, 3, 6, 7, 1}, 1, at::kDouble) - 4).requires_grad_();
+  at::Tensor expected = velocity / 8;
+  for (int step = 0; step < 3; ++step) expected = Compose(expected, expected);
+  const at::Tensor displacement = VecInt(velocity, 3);
+  EXPECT_THAT(displacement, AllClose(expected, 1e-14));
+  const at::Tensor cotangent = Rand(velocity.sizes(), 2, at::kDouble);
+  expected.backward(cotangent);
+  const at::Tensor wanted = velocity.grad().clone();
+  velocity.mutable_grad().reset();
+  displacement.backward(cotangent);
+  EXPECT_THAT(velocity.grad(), AllClose(wanted, 1e-13));
+}
+
+TEST(VecIntTest, RefusesASecondDerivative) {
+  const at::Tensor velocity = Rand({1, 2, 5, 6}, 1).requires_grad_();
+  EXPECT_THAT(
+      [&] {
+        VecInt(velocity).sum().backward({}, /*retain_graph=*/true,
+                                        /*create_graph=*/true);
+      },
+      ThrowsMessage<c10::NotImplementedError>(
+          HasSubstr("no second derivative")));
 }
 
 TEST(VecIntTest, EmptyBatchIsEmpty) {
@@ -126,7 +213,13 @@ TEST(VecIntTest, SaysWhatWasWantedAndWhatCame) {
           "VecInt: wanted velocity [N, 3, D, H, W] or [N, 2, H, W]")));
   EXPECT_THAT(
       [&] { VecInt(velocity + std::numeric_limits<float>::quiet_NaN()); },
-      ThrowsMessage<c10::ValueError>(HasSubstr("[0, 0, 0, 0] is nan")));
+      ThrowsMessage<c10::ValueError>(
+          HasSubstr("VecInt: velocity[0, 0, 0, 0] is nan")));
+  EXPECT_THAT(
+      [&] {
+        VecInt(at::zeros({1}).expand({1, 3, 2048, 1024, 1024}));
+      },
+      ThrowsMessage<c10::ValueError>(HasSubstr("fewer than 2^31 voxels")));
 }
 
 }  // namespace

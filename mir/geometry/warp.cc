@@ -3,8 +3,11 @@
 #include <ATen/core/Tensor.h>
 #include <ATen/core/grad_mode.h>
 #include <c10/util/Exception.h>
+#include <c10/util/accumulate.h>
 #include <torch/csrc/autograd/custom_function.h>
 
+#include <cstdint>
+#include <limits>
 #include <vector>
 
 #include "mir/geometry/kernels/warp_cpu.h"
@@ -35,6 +38,11 @@ void CheckArguments(const char* function, const char* what,
   TORCH_CHECK_VALUE(
       image.size(-1) > 0 && image.size(-2) > 0 && image.size(2) > 0, function,
       ": wanted ", what, " with voxels, came ", image.sizes());
+  TORCH_CHECK_VALUE(c10::multiply_integers(image.sizes().slice(2)) <=
+                        std::numeric_limits<int32_t>::max(),
+                    function, ": wanted ", what,
+                    " with fewer than 2^31 voxels per channel, came ",
+                    image.sizes(), "; warp it in pieces");
   std::vector<int64_t> wanted = image.sizes().vec();
   wanted[1] = image.dim() - 2;
   TORCH_CHECK_VALUE(displacement.sizes() == wanted, function,
@@ -60,6 +68,7 @@ class CpuWarp : public torch::autograd::Function<CpuWarp> {
     context->saved_data["interpolation"] =
         static_cast<int64_t>(options.interpolation);
     context->saved_data["outside"] = static_cast<int64_t>(options.outside);
+    context->saved_data["constant"] = options.constant;
     return kernels::WarpForward(image, displacement, options);
   }
 
@@ -78,7 +87,8 @@ class CpuWarp : public torch::autograd::Function<CpuWarp> {
     const WarpOptions options = {
         static_cast<WarpConvention>(get("convention")),
         static_cast<Interpolation>(get("interpolation")),
-        static_cast<Outside>(get("outside"))};
+        static_cast<Outside>(get("outside")),
+        context->saved_data["constant"].toDouble()};
     const at::Tensor gradient = gradients[0].contiguous();
     variable_list results(3);  // The options have none.
     if (context->needs_input_grad(0)) {

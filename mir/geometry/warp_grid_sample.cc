@@ -26,6 +26,7 @@ constexpr int64_t kNearestVoxel = 1;
 int64_t Padding(Outside outside) {
   switch (outside) {
     case Outside::kZero:
+    case Outside::kConstant:
       return 0;
     case Outside::kNearestEdge:
       return 1;
@@ -55,6 +56,12 @@ bool IsMir(WarpConvention convention, int64_t size) {
 at::Tensor GridSampleWarp(const at::Tensor& image,
                           const at::Tensor& displacement,
                           const WarpOptions& options) {
+  if (options.outside == Outside::kConstant) {
+    WarpOptions zero = options;
+    zero.outside = Outside::kZero;
+    return GridSampleWarp(image - options.constant, displacement, zero) +
+           options.constant;
+  }
   const precision::Fp32Region fp32;
   // Voxel centres mirror about themselves only with align_corners=True; all
   // else has the same meaning in both, and a size of 1 is an axis in False

@@ -33,7 +33,8 @@ class GridSampleTest : public ::testing::TestWithParam<Case> {};
 
 TEST_P(GridSampleTest, AgreesWithTheKernels) {
   const auto [dims, convention, interpolation, outside] = GetParam();
-  const WarpOptions options = {convention, interpolation, outside};
+  const WarpOptions options = {convention, interpolation, outside,
+                               /*constant=*/0.75};
   const std::vector<int64_t> image_sizes =
       dims == 3 ? std::vector<int64_t>{2, 3, 4, 1, 6}
                 : std::vector<int64_t>{2, 3, 9, 7};
@@ -66,18 +67,19 @@ std::string CaseName(const ::testing::TestParamInfo<Case>& info) {
          (interpolation == Interpolation::kLinear ? "Linear" : "Nearest") +
          (outside == Outside::kZero          ? "Zero"
           : outside == Outside::kNearestEdge ? "Edge"
-                                             : "Reflect");
+          : outside == Outside::kReflect     ? "Reflect"
+                                             : "Constant");
 }
 
 INSTANTIATE_TEST_SUITE_P(
     All, GridSampleTest,
-    ::testing::Combine(::testing::Values(2, 3),
-                       ::testing::Values(WarpConvention::kExact,
-                                         WarpConvention::kMirCompatible),
-                       ::testing::Values(Interpolation::kLinear,
-                                         Interpolation::kNearest),
-                       ::testing::Values(Outside::kZero, Outside::kNearestEdge,
-                                         Outside::kReflect)),
+    ::testing::Combine(
+        ::testing::Values(2, 3),
+        ::testing::Values(WarpConvention::kExact,
+                          WarpConvention::kMirCompatible),
+        ::testing::Values(Interpolation::kLinear, Interpolation::kNearest),
+        ::testing::Values(Outside::kZero, Outside::kNearestEdge,
+                          Outside::kReflect, Outside::kConstant)),
     CaseName);
 
 TEST(GatherWarpLabelsTest, AgreesWithTheKernels) {

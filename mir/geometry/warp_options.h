@@ -30,12 +30,14 @@ enum class Outside {
   // The volume mirrored: about the centres of its outermost voxels with
   // kExact, about their outer faces with kMirCompatible ("reflection").
   kReflect,
+  kConstant,  // WarpOptions::constant; linear samples fade as with kZero.
 };
 
 struct WarpOptions {
   WarpConvention convention = WarpConvention::kExact;
   Interpolation interpolation = Interpolation::kLinear;
   Outside outside = Outside::kZero;
+  double constant = 0;  // Of kConstant alone, such as -1024 for air in CT.
 };
 
 }  // namespace mir::geometry

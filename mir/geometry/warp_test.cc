@@ -31,7 +31,9 @@ constexpr WarpOptions kMir = {WarpConvention::kMirCompatible};
 constexpr WarpOptions kNearest = {WarpConvention::kExact,
                                   Interpolation::kNearest};
 constexpr Outside kAllOutside[] = {Outside::kZero, Outside::kNearestEdge,
-                                   Outside::kReflect};
+                                   Outside::kReflect, Outside::kConstant};
+constexpr WarpOptions kAir = {WarpConvention::kExact, Interpolation::kLinear,
+                              Outside::kConstant, /*constant=*/-1024};
 
 at::Tensor Rand(at::IntArrayRef sizes, uint64_t seed,
                 at::ScalarType dtype = at::kFloat) {
@@ -182,6 +184,27 @@ TEST(WarpTest, ReflectMirrorsAboutTheOutermostCentres) {
   EXPECT_TRUE(((far >= 1) & (far <= 8)).all().item<bool>());
 }
 
+TEST(WarpTest, ConstantOutsideFadesOverTheLastVoxel) {
+  EXPECT_THAT(WarpLine({0, 256}, {-2, 1}, kAir),
+              TensorEq(Values({-1024, -1024})));
+  EXPECT_THAT(WarpLine({0, 256}, {-.5, .25}, kAir),
+              TensorEq(Values({-512, -64})));
+  // A volume of the constant stays it, wherever it is read.
+  const at::Tensor air = at::full({1, 2, 5, 6, 7}, -1024.);
+  EXPECT_THAT(Warp(air, 6 * Rand({1, 3, 5, 6, 7}, 1) - 3, kAir), TensorEq(air));
+}
+
+TEST(WarpTest, ConstantOutsideKeepsEveryBitInside) {
+  const at::Tensor image = Rand({1, 1, 9, 20, 33}, 1);
+  EXPECT_THAT(Warp(image, at::zeros({1, 3, 9, 20, 33}), kAir), TensorEq(image));
+}
+
+TEST(WarpTest, NeighboursWithoutWeightDoNotCount) {
+  const double infinity = std::numeric_limits<double>::infinity();
+  EXPECT_THAT(WarpLine({1, infinity, 2, 3}, {0, 0, 0, -1}),
+              TensorEq(Values({1, infinity, 2, 2})));
+}
+
 TEST(WarpTest, MirCompatibleReadsWhereMirDoes) {
   // Of 3 voxels, v is read at v * 3 / 2 - 0.5: at -0.5, 1 and 2.5.
   EXPECT_THAT(WarpLine({2, 4, 8}, {0, 0, 0}, kMir),
@@ -230,7 +253,8 @@ TEST(WarpTest, HugeDisplacementsStayInTheImagesRange) {
             AlongW({3.4e38, -3.4e38, 1e20, -1e20}).requires_grad_();
         const at::Tensor warped =
             Warp(image, shift, {convention, interpolation, outside});
-        const double least = outside == Outside::kZero ? 0 : 1;
+        const double least =
+            outside == Outside::kZero || outside == Outside::kConstant ? 0 : 1;
         EXPECT_TRUE(((warped >= least) & (warped <= 8)).all().item<bool>());
         warped.sum().backward();
         EXPECT_TRUE(at::isfinite(image.grad()).all().item<bool>());
@@ -295,7 +319,8 @@ class WarpGradientTest : public ::testing::TestWithParam<GradientCase> {};
 
 TEST_P(WarpGradientTest, IsTheDerivative) {
   const auto [dims, convention, outside] = GetParam();
-  const WarpOptions options = {convention, Interpolation::kLinear, outside};
+  const WarpOptions options = {convention, Interpolation::kLinear, outside,
+                               /*constant=*/0.75};
   const bool volume = dims == 3;
   const at::Tensor image = volume ? Rand({2, 2, 3, 4, 5}, 1, at::kDouble)
                                   : Rand({2, 2, 4, 5}, 1, at::kDouble);
@@ -316,7 +341,8 @@ std::string GradientCaseName(
          (convention == WarpConvention::kExact ? "Exact" : "Mir") +
          (outside == Outside::kZero          ? "Zero"
           : outside == Outside::kNearestEdge ? "Edge"
-                                             : "Reflect");
+          : outside == Outside::kReflect     ? "Reflect"
+                                             : "Constant");
 }
 
 INSTANTIATE_TEST_SUITE_P(
@@ -433,6 +459,10 @@ TEST(WarpTest, SaysWhatWasWantedAndWhatCame) {
       {image.to(at::kInt), shift,
        "image, came Int; for labels call WarpLabels"},
       {image.to(at::kMeta), shift, "on one device, came meta and cpu"},
+      {at::zeros({1}).expand({1, 1, 2048, 1024, 1024}),
+       at::zeros({1}).expand({1, 3, 2048, 1024, 1024}),
+       "wanted image with fewer than 2^31 voxels per channel, came "
+       "[1, 1, 2048, 1024, 1024]"},
   };
   for (const auto& bad : cases) {
     EXPECT_THAT([&] { Warp(bad.image, bad.displacement); },

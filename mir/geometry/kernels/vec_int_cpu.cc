@@ -1,0 +1,295 @@
+#include "mir/geometry/kernels/vec_int_cpu.h"
+
+#include <ATen/Dispatch.h>
+#include <ATen/Parallel.h>
+#include <ATen/ops/empty.h>
+#include <ATen/ops/empty_like.h>
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <cstdint>
+#include <limits>
+#include <utility>
+#include <vector>
+
+#include "mir/geometry/kernels/linear_rows.h"
+#include "mir/geometry/kernels/not_finite.h"
+#include "mir/geometry/kernels/self_compose_rows.h"
+#include "mir/geometry/kernels/slabs.h"
+
+namespace mir::geometry::kernels {
+namespace {
+
+constexpr int64_t kVoxelsPerTask = 8192;
+
+// Integrates fields of one shape. Fields are flat tensors of four numbers per
+// voxel; a plane is a volume whose first axis has one voxel.
+template <typename T>
+class Integrator {
+ public:
+  Integrator(const at::Tensor& velocity, int steps, WarpConvention convention)
+      : velocity_(velocity),
+        dims_(static_cast<int>(velocity.dim()) - 2),
+        batch_(velocity.size(0)),
+        size_{dims_ == 3 ? velocity.size(2) : 1, velocity.size(-2),
+              velocity.size(-1)},
+        rows_(size_[0] * size_[1]),
+        voxels_(rows_ * size_[2]),
+        steps_(steps),
+        scale_(static_cast<T>(std::ldexp(1.0, -steps))),
+        axes_{Axis(0, convention), Axis(1, convention), Axis(2, convention)} {}
+
+  at::Tensor Forward(bool keep_fields, VecIntSteps* kept) const {
+    at::Tensor displacement = at::empty_like(velocity_);
+    at::Tensor reach;
+    if (kept != nullptr) {
+      reach = at::empty({steps_, batch_ * rows_, 2}, at::kInt);
+      kept->reach = reach;
+    }
+    const auto reach_of = [&](int step) {
+      return reach.defined() ? reach[step].mutable_data_ptr<int32_t>()
+                             : nullptr;
+    };
+    at::Tensor field = ScaledVelocity(), spare;
+    for (int step = 0; step + 1 < steps_; ++step) {
+      at::Tensor next = spare.defined() ? spare : NewField();
+      Compose(field, step == 0, reach_of(step), Whole(next));
+      const bool keep = keep_fields && kept != nullptr;
+      if (keep) kept->fields.push_back(next);
+      spare = keep ? at::Tensor() : field;
+      field = next;
+    }
+    T* const out = displacement.mutable_data_ptr<T>();
+    Compose(field, steps_ == 1, reach_of(steps_ - 1), [&](int64_t row) {
+      return Target{nullptr, Components(out, row)};
+    });
+    return displacement;
+  }
+
+  at::Tensor Backward(const at::Tensor& gradient, VecIntSteps kept) const {
+    const bool recompute = kept.fields.empty() && steps_ > 1;
+    at::Tensor to_field = Interleave(gradient, T(1));
+    at::Tensor spare = NewField();
+    at::Tensor work[2];
+    for (int step = steps_ - 1; step >= 0; --step) {
+      at::Tensor field;
+      if (step == 0) {
+        field = ScaledVelocity();
+      } else if (recompute) {
+        field = FieldAfter(step, work);
+      } else {
+        field = std::move(kept.fields[step - 1]);
+      }
+      ComposeBackward(field, kept.reach[step].const_data_ptr<int32_t>(),
+                      to_field, spare);
+      std::swap(to_field, spare);
+    }
+    at::Tensor result = at::empty_like(velocity_);
+    T* const out = result.mutable_data_ptr<T>();
+    const T* const in = to_field.const_data_ptr<T>();
+    ForEachRow([&](int64_t row) {
+      SeparateRow(in + 4 * row * size_[2], size_[2], scale_,
+                  Components(out, row).data());
+    });
+    return result;
+  }
+
+ private:
+  // Where a composed row goes: to a field, or to separate components.
+  struct Target {
+    T* field;
+    std::array<T*, 3> components;
+  };
+
+  LinearAxis<T> Axis(int axis, WarpConvention convention) const {
+    const int64_t stride = axis == 0   ? size_[1] * size_[2]
+                           : axis == 1 ? size_[2]
+                                       : 1;
+    return LinearAxis<T>(size_[axis], stride,
+                         convention == WarpConvention::kMirCompatible,
+                         /*clamp=*/false);
+  }
+
+  at::Tensor NewField() const {
+    return at::empty({batch_ * voxels_, 4}, velocity_.options());
+  }
+
+  int64_t rows_per_task() const {
+    return std::max<int64_t>(1, kVoxelsPerTask / size_[2]);
+  }
+
+  template <typename Body>
+  void ForEachRow(const Body& body) const {
+    at::parallel_for(0, batch_ * rows_, rows_per_task(),
+                     [&](int64_t begin, int64_t end) {
+                       for (int64_t row = begin; row < end; ++row) body(row);
+                     });
+  }
+
+  // Row `row` (of all samples) of each component of a tensor like the
+  // velocity's; null for the first of a plane.
+  template <typename Pointer>
+  std::array<Pointer, 3> Components(Pointer data, int64_t row) const {
+    Pointer at = data + row / rows_ * dims_ * voxels_ + row % rows_ * size_[2];
+    std::array<Pointer, 3> result = {};
+    for (int axis = 3 - dims_; axis < 3; ++axis, at += voxels_) {
+      result[axis] = at;
+    }
+    return result;
+  }
+
+  auto Whole(const at::Tensor& field) const {
+    return [this, data = field.mutable_data_ptr<T>()](int64_t row) {
+      return Target{data + 4 * row * size_[2], {}};
+    };
+  }
+
+  at::Tensor Interleave(const at::Tensor& components, T scale) const {
+    at::Tensor field = NewField();
+    const T* const in = components.const_data_ptr<T>();
+    T* const out = field.mutable_data_ptr<T>();
+    ForEachRow([&](int64_t row) {
+      InterleaveRow(Components(in, row).data(), size_[2], scale,
+                    out + 4 * row * size_[2]);
+    });
+    return field;
+  }
+
+  at::Tensor ScaledVelocity() const { return Interleave(velocity_, scale_); }
+
+  // What row `row` of `field` reads.
+  RowReach Read(const T* field, int64_t row, bool slopes,
+                LinearRow<T>* linear) const {
+    const T* const at = field + 4 * row * size_[2];
+    const int64_t in_sample = row % rows_;
+    return FillRow(axes_, {{at, at + 1, at + 2}, 4},
+                   {in_sample / size_[1], in_sample % size_[1], 1}, slopes,
+                   linear);
+  }
+
+  // Composes `field` with itself. Fills `reach` unless it is null. Throws
+  // where the velocity is not finite if `check`.
+  template <typename TargetOf>
+  void Compose(const at::Tensor& field, bool check, int32_t* reach,
+               const TargetOf& target_of) const {
+    const T* const in = field.const_data_ptr<T>();
+    NotFiniteRows not_finite;
+    at::parallel_for(
+        0, batch_ * rows_, rows_per_task(), [&](int64_t begin, int64_t end) {
+          LinearRow<T> linear(size_[2]);
+          std::vector<T> composed(4 * size_[2]);
+          for (int64_t row = begin; row < end; ++row) {
+            const RowReach read = Read(in, row, /*slopes=*/false, &linear);
+            if (check && !read.finite) return not_finite.Add(row);
+            if (reach != nullptr) {
+              reach[2 * row] = read.low;
+              reach[2 * row + 1] = read.high;
+            }
+            const Target target = target_of(row);
+            T* const out =
+                target.field != nullptr ? target.field : composed.data();
+            SelfComposeRow(in + 4 * (row / rows_) * voxels_,
+                           row % rows_ * size_[2], axes_, linear, out);
+            if (target.field == nullptr) {
+              SeparateRow(out, size_[2], T(1), target.components.data());
+            }
+          }
+        });
+    not_finite.Check("VecInt: velocity", velocity_);
+  }
+
+  // The field after `step` steps, in one of two fields that are made when
+  // first needed.
+  at::Tensor FieldAfter(int step, at::Tensor work[2]) const {
+    at::Tensor field = ScaledVelocity();
+    for (int done = 0; done < step; ++done) {
+      at::Tensor& next = work[done % 2];
+      if (!next.defined()) next = NewField();
+      Compose(field, /*check=*/false, nullptr, Whole(next));
+      field = next;
+    }
+    return field;
+  }
+
+  // Sets `to_field` to the gradient to `field`, given that to its composition.
+  void ComposeBackward(const at::Tensor& field, const int32_t* reach,
+                       const at::Tensor& gradient,
+                       const at::Tensor& to_field) const {
+    to_field.copy_(gradient);
+    const T* const in = field.const_data_ptr<T>();
+    const T* const from = gradient.const_data_ptr<T>();
+    T* const out = to_field.mutable_data_ptr<T>();
+    const int64_t rows_per_plane = dims_ == 3 ? size_[1] : 1;
+    for (const std::vector<Slab>& slabs : Cut(reach)) {
+      at::parallel_for(
+          0, static_cast<int64_t>(slabs.size()), 1,
+          [&](int64_t begin, int64_t end) {
+            LinearRow<T> linear(size_[2]);
+            for (int64_t i = begin; i < end; ++i) {
+              const Slab& slab = slabs[i];
+              const int64_t sample = 4 * slab.sample * voxels_;
+              for (int64_t row = slab.begin * rows_per_plane;
+                   row < slab.end * rows_per_plane; ++row) {
+                Read(in, slab.sample * rows_ + row, /*slopes=*/true, &linear);
+                AddSelfComposeGradient(
+                    in + sample, row * size_[2], axes_, linear,
+                    from + sample + 4 * row * size_[2], out + sample);
+              }
+            }
+          });
+    }
+  }
+
+  // By the planes that each plane writes to: those it reads, and itself.
+  Phases Cut(const int32_t* reach) const {
+    const int slab_axis = 3 - dims_;
+    const int64_t planes = size_[slab_axis];
+    const int64_t rows_per_plane = dims_ == 3 ? size_[1] : 1;
+    std::vector<int64_t> first(batch_ * planes), last(first.size());
+    for (int64_t plane = 0; plane < batch_ * planes; ++plane) {
+      int32_t low = std::numeric_limits<int32_t>::max(), high = 0;
+      for (int64_t row = plane * rows_per_plane;
+           row < (plane + 1) * rows_per_plane; ++row) {
+        low = std::min(low, reach[2 * row]);
+        high = std::max(high, reach[2 * row + 1]);
+      }
+      const LinearAxis<T>& axis = axes_[slab_axis];
+      first[plane] = std::min<int64_t>(low / axis.stride, plane % planes);
+      last[plane] = std::max<int64_t>(
+          high / axis.stride + (axis.step > 0 ? 1 : 0), plane % planes);
+    }
+    return CutIntoSlabs(planes, first, last);
+  }
+
+  const at::Tensor& velocity_;
+  const int dims_;
+  const int64_t batch_;
+  const std::array<int64_t, 3> size_;
+  const int64_t rows_, voxels_;  // Of a sample.
+  const int steps_;
+  const T scale_;
+  const LinearAxes<T> axes_;
+};
+
+}  // namespace
+
+at::Tensor VecIntForward(const at::Tensor& velocity, int steps,
+                         WarpConvention convention, bool keep_fields,
+                         VecIntSteps* kept) {
+  return AT_DISPATCH_FLOATING_TYPES(velocity.scalar_type(), "VecInt", [&] {
+    return Integrator<scalar_t>(velocity, steps, convention)
+        .Forward(keep_fields, kept);
+  });
+}
+
+at::Tensor VecIntBackward(const at::Tensor& gradient,
+                          const at::Tensor& velocity, int steps,
+                          WarpConvention convention, VecIntSteps kept) {
+  return AT_DISPATCH_FLOATING_TYPES(velocity.scalar_type(), "VecInt", [&] {
+    return Integrator<scalar_t>(velocity, steps, convention)
+        .Backward(gradient, std::move(kept));
+  });
+}
+
+}  // namespace mir::geometry::kernels
