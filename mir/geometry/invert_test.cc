@@ -1,0 +1,93 @@
+#include "mir/geometry/invert.h"
+
+#include <ATen/TensorOperators.h>
+#include <ATen/ops/arange.h>
+#include <ATen/ops/full.h>
+#include <ATen/ops/stack.h>
+#include <ATen/ops/zeros.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <limits>
+
+#include "mir/geometry/compose.h"
+#include "mir/testing/tensor_matchers.h"
+
+namespace mir::geometry {
+namespace {
+
+using ::mir::testing::AllClose;
+using ::mir::testing::TensorEq;
+using ::testing::HasSubstr;
+using ::testing::ThrowsMessage;
+
+// A smooth displacement of about `reach` voxels that ends at the faces.
+at::Tensor Smooth(int64_t side, double reach) {
+  const at::Tensor bump =
+      at::arange(side, at::kFloat).mul_(M_PI / (side - 1)).sin().pow_(2);
+  const at::Tensor window = bump.view({-1, 1, 1}) * bump.view({-1, 1}) * bump;
+  return reach * at::stack({window, -window, 0.5 * window}).unsqueeze(0);
+}
+
+TEST(InvertTest, FieldAndInverseComposeToTheIdentity) {
+  const at::Tensor field = Smooth(32, 4);
+  const Inverse inverse = Invert(field);
+  EXPECT_LE(inverse.residual, 1e-3);
+  EXPECT_LT(inverse.iterations, 50);
+  EXPECT_LT(Compose(field, inverse.displacement).abs().max().item<float>(),
+            2e-3);
+  EXPECT_LT(Compose(inverse.displacement, field).abs().max().item<float>(),
+            0.05);  // Voxels.
+}
+
+TEST(InvertTest, InverseOfATranslationIsItsOpposite) {
+  const at::Tensor field = at::full({2, 2, 5, 6}, 1.5);
+  const Inverse inverse = Invert(field);
+  EXPECT_THAT(inverse.displacement, TensorEq(-field));
+  EXPECT_EQ(inverse.residual, 0);
+  EXPECT_EQ(inverse.iterations, 0);
+}
+
+TEST(InvertTest, FollowsTheConvention) {
+  InvertOptions options;
+  options.convention = WarpConvention::kMirCompatible;
+  options.tolerance = 1e-5;
+  const at::Tensor field = Smooth(20, 2).to(at::kDouble);
+  const Inverse inverse = Invert(field, options);
+  EXPECT_EQ(inverse.displacement.scalar_type(), at::kDouble);
+  EXPECT_LE(inverse.residual, 1e-5);
+  EXPECT_THAT(Compose(field, inverse.displacement, options.convention),
+              AllClose(at::zeros_like(field), 1e-5));
+}
+
+TEST(InvertTest, SaysHowFarFromAnInverseItIs) {
+  // Everything lands on the middle: there is no inverse.
+  const at::Tensor folded =
+      (3 - at::arange(7, at::kFloat)).view({1, 1, 1, 7}).repeat({1, 2, 7, 1});
+  InvertOptions options;
+  options.max_iterations = 3;
+  const Inverse inverse = Invert(folded, options);
+  EXPECT_EQ(inverse.iterations, 3);
+  EXPECT_GT(inverse.residual, 1);
+}
+
+TEST(InvertTest, SaysWhatWasWantedAndWhatCame) {
+  InvertOptions none;
+  none.max_iterations = 0;
+  const at::Tensor field = at::zeros({1, 2, 5, 6});
+  EXPECT_THAT(
+      [&] { Invert(field, none); },
+      ThrowsMessage<c10::ValueError>(HasSubstr("at least 1 iteration")));
+  EXPECT_THAT(
+      [] {
+        Invert(at::zeros({1, 1, 5, 6}));
+      },
+      ThrowsMessage<c10::ValueError>(HasSubstr("Invert: wanted displacement")));
+  EXPECT_THAT([&] { Invert(field + std::numeric_limits<float>::infinity()); },
+              ThrowsMessage<c10::ValueError>(HasSubstr("[0, 0, 0, 0] is ")));
+  EXPECT_EQ(Invert(at::zeros({0, 2, 5, 6})).displacement.numel(), 0);
+}
+
+}  // namespace
+}  // namespace mir::geometry
