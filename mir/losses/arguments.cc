@@ -1,13 +1,17 @@
 #include "mir/losses/arguments.h"
 
+#include <ATen/TensorOperators.h>
 #include <ATen/core/Tensor.h>
 #include <ATen/ops/isfinite.h>
+#include <ATen/ops/ones_like.h>
+#include <ATen/ops/where.h>
 #include <c10/util/Exception.h>
 
 #include <cmath>
 #include <string>
 #include <vector>
 
+#include "mir/losses/kernels/finite.h"
 #include "mir/precision/fp32_region.h"
 
 namespace mir::losses {
@@ -31,7 +35,68 @@ void CheckImagePair(const char* loss, const at::Tensor& fixed,
                     fixed.device(), " and moving on ", moving.device());
 }
 
+void CheckDisplacement(const char* loss, const at::Tensor& displacement) {
+  TORCH_CHECK_VALUE(displacement.defined(), loss,
+                    ": wanted a displacement, got an undefined tensor");
+  TORCH_CHECK_TYPE(displacement.is_floating_point(), loss,
+                   ": wanted a floating-point displacement, got ",
+                   displacement.scalar_type());
+  const int64_t axes = displacement.dim() - 2;
+  TORCH_CHECK_VALUE(
+      (axes == 2 || axes == 3) && displacement.size(1) == axes &&
+          displacement.numel() > 0,
+      loss,
+      ": wanted a displacement [N, 3, D, H, W] or [N, 2, H, W], and not "
+      "empty; got ",
+      displacement.sizes());
+}
+
+void CheckWeight(const char* loss, const at::Tensor& weight,
+                 const at::Tensor& image) {
+  TORCH_CHECK_VALUE(weight.defined(), loss,
+                    ": wanted a weight map, got an undefined tensor");
+  TORCH_CHECK_TYPE(
+      weight.is_floating_point() || weight.scalar_type() == at::kBool, loss,
+      ": wanted floating-point or bool weights, got ", weight.scalar_type());
+  bool fits = weight.dim() == image.dim();
+  for (int64_t axis = 0; fits && axis < image.dim(); ++axis) {
+    fits = weight.size(axis) == image.size(axis) ||
+           (axis < 2 && weight.size(axis) == 1);
+  }
+  TORCH_CHECK_VALUE(fits, loss,
+                    ": wanted weights of the images' shape, or 1 for N or C; "
+                    "got ",
+                    weight.sizes(), " for ", image.sizes());
+  TORCH_CHECK_VALUE(weight.device() == image.device(), loss,
+                    ": wanted weights on ", image.device(), ", got them on ",
+                    weight.device());
+  if (!weight.is_cpu() || weight.scalar_type() == at::kBool) return;
+  CheckFinite(loss, "weight", weight);
+  const double smallest = weight.detach().min().item<double>();
+  TORCH_CHECK_VALUE(smallest >= 0, loss, ": wanted weights of at least 0, got ",
+                    smallest);
+}
+
+at::Tensor WeightedMean(const at::Tensor& values, const at::Tensor& weight) {
+  const at::Tensor weights = weight.to(values.scalar_type()).expand_as(values);
+  // A sum of weights that is 0 has values that count 0.
+  const at::Tensor total = weights.sum(at::kDouble);
+  return ((values * weights).sum(at::kDouble) /
+          at::where(total == 0, at::ones_like(total), total))
+      .to(values.scalar_type());
+}
+
 void CheckFinite(const char* loss, const char* name, const at::Tensor& tensor) {
+  if (tensor.is_cpu() && tensor.is_contiguous()) {
+    if (tensor.scalar_type() == at::kFloat &&
+        kernels::AllFinite(tensor.const_data_ptr<float>(), tensor.numel())) {
+      return;
+    }
+    if (tensor.scalar_type() == at::kDouble &&
+        kernels::AllFinite(tensor.const_data_ptr<double>(), tensor.numel())) {
+      return;
+    }
+  }
   const at::Tensor finite = at::isfinite(tensor.detach());
   if (finite.all().item<bool>()) return;
   const at::Tensor first = finite.logical_not().nonzero()[0].cpu();
@@ -46,6 +111,15 @@ void CheckFinite(const char* loss, const char* name, const at::Tensor& tensor) {
   const std::string shown = std::isnan(bad) ? "nan" : c10::str(bad);
   TORCH_CHECK_VALUE(false, loss, ": wanted finite values, got ", name, " = ",
                     shown, " at ", at::IntArrayRef(index));
+}
+
+void CheckFiniteIf(bool check_on_gpu, const char* loss, const char* name,
+                   const at::Tensor& tensor) {
+  if (tensor.is_cpu() || check_on_gpu) CheckFinite(loss, name, tensor);
+}
+
+at::Tensor ZeroOf(const at::Tensor& tensor) {
+  return tensor.flatten().slice(0, 0, 1).sum() * 0;
 }
 
 at::ScalarType CommonComputeType(const at::Tensor& a, const at::Tensor& b) {

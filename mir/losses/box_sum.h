@@ -21,6 +21,15 @@ namespace mir::losses {
 // of times.
 at::Tensor BoxSum(const at::Tensor& image, const std::vector<int64_t>& radii);
 
+// As BoxSum, with weights: `taps` holds, for each axis after the second, those
+// of the elements around each, symmetric and odd in number.
+at::Tensor WindowSum(const at::Tensor& image,
+                     const std::vector<std::vector<double>>& taps);
+
+// exp(-k^2 / (2 sigma^2)) for k from -window / 2 to window / 2, divided by
+// their sum. `window` is odd.
+std::vector<double> GaussianTaps(int64_t window, double sigma);
+
 }  // namespace mir::losses
 
 #endif  // MIR_LOSSES_BOX_SUM_H_

@@ -19,16 +19,24 @@ using Similarity = std::function<at::Tensor(const at::Tensor& fixed,
 // Of a displacement or velocity; see gradient_penalty.h.
 using Regularizer = std::function<at::Tensor(const at::Tensor& displacement)>;
 
-// The similarity losses by the names that command lines take: "ncc" (LocalNcc),
-// "mse" (Mse), and MIR's own variants (compat/ncc.h) as "mir." and their name.
-// Each has its default options.
+// The similarity losses by the names that command lines take, each with its
+// default options:
+//
+//   ncc, ncc_gauss (a Gaussian window, sigma 2), ncc_multiscale (3 scales)
+//   mi, mi_gauss (Gaussian Parzen windows), nmi, local_mi
+//   corr_ratio, local_corr_ratio, mind, ngf, pcc, ssim, mse, l1, charbonnier
+//
+// and MIR's own variants (compat/) as "mir." and their name.
 //
 // Any other name is INVALID_ARGUMENT; the message lists all and suggests the
 // nearest.
 absl::StatusOr<Similarity> MakeSimilarity(absl::string_view name);
 std::vector<std::string> SimilarityNames();
 
-// The regularizers: "l1" and "l2" (GradientPenalty). Errors as above.
+// The regularizers: "l1", "l2" and "tv" (GradientPenalty), "bending" and
+// "elastic" (DisplacementEnergy), and MIR's, "mir.grad3d_l1", "mir.grad3d_l2",
+// "mir.grad3d_itv", "mir.bending", "mir.gradient_l1", "mir.gradient_l2". Errors
+// as above.
 absl::StatusOr<Regularizer> MakeRegularizer(absl::string_view name);
 std::vector<std::string> RegularizerNames();
 

@@ -6,7 +6,6 @@
 #include <ATen/ops/empty_like.h>
 #include <ATen/ops/full.h>
 #include <ATen/ops/tensor.h>
-#include <ATen/ops/zeros.h>
 #include <c10/util/Exception.h>
 #include <torch/csrc/autograd/custom_function.h>
 
@@ -23,21 +22,13 @@ namespace {
 
 constexpr char kName[] = "GradientPenalty";
 
+// Keeps the slope of the isotropic norm finite where nothing changes.
+constexpr double kIsotropicFloor = 1e-6;
+
 void CheckArguments(const at::Tensor& displacement,
                     const GradientPenaltyOptions& options) {
-  TORCH_CHECK_VALUE(displacement.defined(), kName,
-                    ": wanted a displacement, got an undefined tensor");
-  TORCH_CHECK_TYPE(displacement.is_floating_point(), kName,
-                   ": wanted a floating-point displacement, got ",
-                   displacement.scalar_type());
+  CheckDisplacement(kName, displacement);
   const int64_t axes = displacement.dim() - 2;
-  TORCH_CHECK_VALUE(
-      (axes == 2 || axes == 3) && displacement.size(1) == axes &&
-          displacement.numel() > 0,
-      kName,
-      ": wanted a displacement [N, 3, D, H, W] or [N, 2, H, W], and not "
-      "empty; got ",
-      displacement.sizes());
   TORCH_CHECK_VALUE(options.spacing.empty() ||
                         options.spacing.size() == static_cast<size_t>(axes),
                     kName, ": wanted a spacing for each of ", axes,
@@ -132,39 +123,96 @@ GradientPenalty::GradientPenalty(const GradientPenaltyOptions& options)
 
 at::Tensor GradientPenalty::operator()(const at::Tensor& displacement) const {
   CheckArguments(displacement, options_);
-  if (!displacement.is_cpu()) {
+  if (!displacement.is_cpu() || options_.norm == GradientNorm::kIsotropic) {
+    CheckFiniteIf(false, kName, "displacement", displacement);
     return GradientPenaltyByOperators(displacement, options_);
   }
   const precision::Fp32Region region;
   return CpuPenalty::apply(precision::ToComputeType(displacement), options_);
 }
 
+at::Tensor GradientPenalty::operator()(const at::Tensor& displacement,
+                                       const at::Tensor& weight) const {
+  CheckArguments(displacement, options_);
+  CheckFiniteIf(false, kName, "displacement", displacement);
+  return GradientPenaltyByOperators(displacement, options_, weight);
+}
+
+namespace {
+
+// The part of `tensor` in which a difference along each of `axes` has its
+// further voxel, moved back by one along `back` (or not, where it is -1).
+at::Tensor FurtherVoxels(at::Tensor tensor, const std::vector<int64_t>& axes,
+                         int64_t back) {
+  for (const int64_t axis : axes) {
+    tensor = tensor.narrow(axis, axis == back ? 0 : 1, tensor.size(axis) - 1);
+  }
+  return tensor;
+}
+
+at::Tensor DifferenceAlong(const at::Tensor& fields, int64_t axis,
+                           const std::vector<int64_t>& cropped,
+                           const GradientPenaltyOptions& options) {
+  const at::Tensor difference =
+      FurtherVoxels(fields, cropped, -1) - FurtherVoxels(fields, cropped, axis);
+  if (options.spacing.empty()) return difference;
+  const int64_t axes = fields.dim() - 2;
+  std::vector<double> ratios;
+  for (int64_t channel = 0; channel < axes; ++channel) {
+    ratios.push_back(SpacingRatio(options, channel, axis - 2));
+  }
+  std::vector<int64_t> per_channel(fields.dim(), 1);
+  per_channel[1] = axes;
+  return difference * at::tensor(ratios, fields.options()).view(per_channel);
+}
+
+}  // namespace
+
 at::Tensor GradientPenaltyByOperators(const at::Tensor& displacement,
                                       const GradientPenaltyOptions& options) {
+  return GradientPenaltyByOperators(displacement, options, at::Tensor());
+}
+
+at::Tensor GradientPenaltyByOperators(const at::Tensor& displacement,
+                                      const GradientPenaltyOptions& options,
+                                      const at::Tensor& weight) {
   CheckArguments(displacement, options);
   const precision::Fp32Region region;
   const at::Tensor fields = precision::ToComputeType(displacement);
   if (options.check_finite) CheckFinite(kName, "displacement", fields);
+  at::Tensor weights;
+  if (weight.defined()) {
+    CheckWeight(kName, weight, displacement);
+    weights = weight.to(fields.scalar_type());
+  }
+  const auto mean = [&](const at::Tensor& values,
+                        const std::vector<int64_t>& cropped) {
+    return weights.defined()
+               ? (values * FurtherVoxels(weights, cropped, -1)).mean()
+               : values.mean();
+  };
   const int64_t axes = fields.dim() - 2;
-  at::Tensor sum = at::zeros({}, fields.options());
-  for (int64_t axis = 0; axis < axes; ++axis) {
-    const int64_t size = fields.size(2 + axis);
-    if (size == 1) continue;
-    at::Tensor difference = fields.narrow(2 + axis, 1, size - 1) -
-                            fields.narrow(2 + axis, 0, size - 1);
-    if (!options.spacing.empty()) {
-      std::vector<double> ratios;
-      for (int64_t channel = 0; channel < axes; ++channel) {
-        ratios.push_back(SpacingRatio(options, channel, axis));
-      }
-      std::vector<int64_t> per_channel(fields.dim(), 1);
-      per_channel[1] = axes;
-      difference =
-          difference * at::tensor(ratios, fields.options()).view(per_channel);
+  std::vector<int64_t> long_axes;
+  for (int64_t axis = 2; axis < fields.dim(); ++axis) {
+    if (fields.size(axis) > 1) long_axes.push_back(axis);
+  }
+  at::Tensor sum = ZeroOf(fields);
+  if (options.norm == GradientNorm::kIsotropic) {
+    if (long_axes.empty()) return sum;
+    at::Tensor squares;
+    for (const int64_t axis : long_axes) {
+      const at::Tensor square =
+          DifferenceAlong(fields, axis, long_axes, options).square();
+      squares = squares.defined() ? squares + square : square;
     }
-    sum = sum + (options.norm == GradientNorm::kL2 ? difference.square()
-                                                   : difference.abs())
-                    .mean();
+    return mean((squares + kIsotropicFloor).sqrt(), long_axes) / axes;
+  }
+  for (const int64_t axis : long_axes) {
+    const at::Tensor difference =
+        DifferenceAlong(fields, axis, {axis}, options);
+    sum = sum + mean(options.norm == GradientNorm::kL2 ? difference.square()
+                                                       : difference.abs(),
+                     {axis});
   }
   return sum / axes;
 }

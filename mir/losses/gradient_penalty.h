@@ -10,6 +10,10 @@ namespace mir::losses {
 enum class GradientNorm {
   kL1,  // The absolute differences: total variation.
   kL2,  // Their squares: diffusion.
+  // sqrt(the sum of their squares over the axes + 1e-6), divided by the number
+  // of axes, where each axis has a neighbour before: isotropic total variation
+  // (Rudin, Osher and Fatemi, 1992; MIR's Grad3DiTV).
+  kIsotropic,
 };
 
 struct GradientPenaltyOptions {
@@ -45,14 +49,25 @@ class GradientPenalty {
 
   at::Tensor operator()(const at::Tensor& displacement) const;
 
+  // Each difference counts the weight of its further voxel (MIR's LocalGrad3d):
+  // where to smooth more. The weights are not normalised, and the penalty is
+  // differentiable in them; otherwise as above.
+  //
+  //   weight  [N or 1, 1 or 3 (2), D, H, W] (or 2-D), floating or bool; >= 0
+  at::Tensor operator()(const at::Tensor& displacement,
+                        const at::Tensor& weight) const;
+
  private:
   GradientPenaltyOptions options_;
 };
 
 // The same by LibTorch's operators: what runs on GPUs. On any device;
-// differentiable any number of times.
+// differentiable any number of times. An undefined weight is 1.
 at::Tensor GradientPenaltyByOperators(const at::Tensor& displacement,
                                       const GradientPenaltyOptions& options);
+at::Tensor GradientPenaltyByOperators(const at::Tensor& displacement,
+                                      const GradientPenaltyOptions& options,
+                                      const at::Tensor& weight);
 
 }  // namespace mir::losses
 

@@ -77,6 +77,34 @@ TEST(GradientPenaltyTest, SpacingTurnsVoxelsIntoMillimetres) {
                    0.75 * 0.75 / 4);
 }
 
+TEST(GradientPenaltyTest, TheIsotropicNormIsThatOfTheGradient) {
+  at::Tensor field = at::zeros({1, 2, 4, 5}, at::kDouble);
+  field[0][0] += 3 * at::arange(4., at::kDouble).view({4, 1}) +
+                 4 * at::arange(5., at::kDouble);
+  // 5 in one of two channels, the floor's 1e-3 in the other; over two axes.
+  const GradientPenalty penalty(Options(GradientNorm::kIsotropic));
+  EXPECT_NEAR(penalty(field).item<double>(), (5 + 1e-3) / 4, 1e-6);
+  EXPECT_LT(GradientError([&](const auto& in) { return penalty(in[0]); },
+                          {Random({1, 3, 3, 1, 4}, 1)}),
+            1e-6);
+}
+
+TEST(GradientPenaltyTest, EachDifferenceCountsTheWeightOfItsFurtherVoxel) {
+  at::Tensor field = at::zeros({1, 2, 1, 3}, at::kDouble);
+  field[0][0][0][1] = 1;  // Differences of 1 and -1.
+  const at::Tensor weight = at::arange(3., at::kDouble).view({1, 1, 1, 3});
+  for (const GradientNorm norm : {GradientNorm::kL1, GradientNorm::kL2}) {
+    EXPECT_NEAR(GradientPenalty(Options(norm))(field, weight).item<double>(),
+                (1. + 2.) / 4 / 2, 1e-12);
+  }
+  EXPECT_LT(GradientError(
+                [](const auto& in) { return GradientPenalty()(in[0], in[1]); },
+                {Random({1, 3, 3, 4, 5}, 1), Random({1, 1, 3, 4, 5}, 2)}),
+            1e-7);
+  EXPECT_THROW(GradientPenalty()(field, weight - 1), c10::ValueError);
+  EXPECT_THROW(GradientPenalty()(field / 0, weight), c10::ValueError);
+}
+
 struct Case {
   const char* name;
   std::vector<int64_t> sizes;

@@ -10,6 +10,11 @@ namespace mir::losses {
 struct LocalNccOptions {
   // Voxels along each side of the window; odd.
   int64_t window = 9;
+  // Of Gaussian weights of the window's voxels, in voxels; 0: all count 1.
+  double sigma = 0;
+  // The mean over so many scales: images as they are, halved, ... Those in
+  // which nothing is left to halve are left out.
+  int64_t scales = 1;
   // Share of an image's variance that is added to that of each window, so that
   // windows with nothing but noise count little: where the standard deviations
   // in a window are 0.3 % of the images', its correlation counts a quarter.
@@ -44,14 +49,29 @@ struct LocalNccOptions {
 // not finite; c10::TypeError for an integer image.
 class LocalNcc {
  public:
-  // Throws c10::ValueError for an even or non-positive window, or an epsilon
-  // outside its range.
+  // Throws c10::ValueError for an even or non-positive window, or another
+  // option outside its range.
   explicit LocalNcc(const LocalNccOptions& options = {});
 
   at::Tensor operator()(const at::Tensor& fixed,
                         const at::Tensor& moving) const;
 
+  // Each window counts the weight of its middle; 0 where all weights are.
+  //
+  //   weight  [N or 1, C or 1, D, H, W] (or 2-D), floating or bool; >= 0
+  at::Tensor operator()(const at::Tensor& fixed, const at::Tensor& moving,
+                        const at::Tensor& weight) const;
+
+  // As if there were no voxels where the mask is 0 (or false): windows end
+  // there as at the volume's border, and voxels may hold anything, NaN too.
+  // A mask has the shape of a weight. By LibTorch's operators.
+  at::Tensor Masked(const at::Tensor& fixed, const at::Tensor& moving,
+                    const at::Tensor& mask) const;
+
  private:
+  at::Tensor Loss(const at::Tensor& fixed, const at::Tensor& moving,
+                  const at::Tensor& weight, bool masked) const;
+
   LocalNccOptions options_;
 };
 

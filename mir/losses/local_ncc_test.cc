@@ -334,5 +334,73 @@ TEST(LocalNccTest, ASecondDerivativeIsRefusedRatherThanWrong) {
                c10::Error);
 }
 
+TEST(LocalNccTest, AMaskEndsWindowsAsTheBorderDoes) {
+  const at::Tensor fixed = Random({1, 1, 7, 8, 9}, 1);
+  const at::Tensor moving = fixed + Random({1, 1, 7, 8, 9}, 2);
+  at::Tensor mask = at::zeros({1, 1, 7, 8, 9}, at::kBool);
+  mask.slice(4, 0, 5).fill_(true);
+  at::Tensor bad = moving.clone();
+  bad.slice(4, 5).fill_(std::numeric_limits<double>::quiet_NaN());
+  for (const double sigma : {0.0, 1.5}) {
+    LocalNccOptions options;
+    options.window = 5;
+    options.sigma = sigma;
+    const LocalNcc ncc(options);
+    const at::Tensor own = bad.clone().requires_grad_();
+    const at::Tensor masked = ncc.Masked(fixed, own, mask);
+    EXPECT_NEAR(masked.item<double>(),
+                ncc(fixed.slice(4, 0, 5), moving.slice(4, 0, 5)).item<double>(),
+                1e-12);
+    masked.backward();
+    EXPECT_TRUE(own.grad().isfinite().all().item<bool>());
+    EXPECT_LT(
+        GradientError(
+            [&](const auto& in) { return ncc.Masked(in[0], in[1], mask); },
+            {fixed, moving}),
+        1e-6);
+    EXPECT_EQ(ncc.Masked(fixed, moving, mask.logical_and(mask.logical_not()))
+                  .item<double>(),
+              0);
+  }
+}
+
+TEST(LocalNccTest, GaussianWindowsScalesAndWeightsHaveRightGradients) {
+  LocalNccOptions options;
+  options.window = 5;
+  options.sigma = 1.2;
+  options.scales = 2;
+  const LocalNcc ncc(options);
+  const at::Tensor fixed = Random({1, 2, 5, 1, 6}, 1);
+  const at::Tensor weight = Random({1, 1, 5, 1, 6}, 3);
+  EXPECT_LT(GradientError([&](const auto& in) { return ncc(in[0], in[1]); },
+                          {fixed, fixed + Random({1, 2, 5, 1, 6}, 2)}),
+            1e-6);
+  EXPECT_LT(
+      GradientError([&](const auto& in) { return ncc(in[0], in[1], weight); },
+                    {fixed, fixed + Random({1, 2, 5, 1, 6}, 2)}),
+      1e-6);
+  EXPECT_NEAR(ncc(fixed, fixed).item<double>(), -1, 1e-4);
+  EXPECT_EQ(ncc(fixed, fixed, weight * 0).item<double>(), 0);
+}
+
+TEST(LocalNccTest, ScalesStopWhereNothingIsLeftToHalve) {
+  LocalNccOptions options;
+  options.scales = 2;
+  // Of 2x2 each; then nothing is left to halve.
+  const at::Tensor fixed = Random({1, 1, 2, 2}, 1);
+  const at::Tensor moving = Random({1, 1, 2, 2}, 2);
+  // One voxel is constant: 0.
+  EXPECT_NEAR(LocalNcc(options)(fixed, moving).item<double>(),
+              LocalNcc()(fixed, moving).item<double>() / 2, 1e-12);
+  options.scales = 3;
+  EXPECT_NEAR(LocalNcc(options)(fixed, moving).item<double>(),
+              LocalNcc()(fixed, moving).item<double>() / 2, 1e-12);
+  options.scales = 0;
+  EXPECT_THROW(LocalNcc{options}, c10::ValueError);
+  options.scales = 1;
+  options.sigma = -1;
+  EXPECT_THROW(LocalNcc{options}, c10::ValueError);
+}
+
 }  // namespace
 }  // namespace mir::losses

@@ -28,6 +28,13 @@ class Mse {
   at::Tensor operator()(const at::Tensor& fixed,
                         const at::Tensor& moving) const;
 
+  // The weighted mean; 0 where all weights are. Voxels of weight 0 may hold
+  // anything, NaN too.
+  //
+  //   weight  [N or 1, C or 1, D, H, W] (or 2-D), floating or bool; >= 0
+  at::Tensor operator()(const at::Tensor& fixed, const at::Tensor& moving,
+                        const at::Tensor& weight) const;
+
  private:
   MseOptions options_;
 };

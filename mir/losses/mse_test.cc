@@ -89,6 +89,22 @@ TEST(MseTest, AnOverflowOfFiniteImagesIsInfinite) {
   EXPECT_TRUE(std::isinf(Mse()(large, -large).item<double>()));
 }
 
+TEST(MseTest, AWeightMapWeightsTheMean) {
+  at::Tensor moving = at::full({1, 1, 2, 2}, 0.5);
+  moving[0][0][1][1] = 2.5;
+  at::Tensor weight = at::full({1, 1, 2, 2}, 1.0);
+  weight[0][0][1][1] = 5;
+  const at::Tensor fixed = at::full({1, 1, 2, 2}, 0.0);
+  EXPECT_EQ(Mse()(fixed, moving, weight).item<double>(),
+            (3 * 0.25 + 5 * 6.25) / 8);
+  // Where it is 0, a voxel may be anything.
+  weight[0][0][1][1] = 0;
+  moving[0][0][1][1] = std::numeric_limits<double>::quiet_NaN();
+  EXPECT_EQ(Mse()(fixed, moving, weight).item<double>(), 0.25);
+  EXPECT_EQ(Mse()(fixed, moving, weight * 0).item<double>(), 0);
+  EXPECT_THROW(Mse()(fixed, fixed, -weight), c10::ValueError);
+}
+
 TEST(MseTest, WrongImagesAreRefused) {
   EXPECT_THROW(Mse()(Random({1, 1, 4, 4}, 1), Random({1, 1, 4, 5}, 1)),
                c10::ValueError);

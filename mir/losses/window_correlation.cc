@@ -38,8 +38,9 @@ std::vector<int64_t> Radii(const at::Tensor& image,
 }
 
 // The number of windows of all channels and samples is that of voxels.
-kernels::CorrelationShape ShapeOf(const at::Tensor& image,
-                                  const std::vector<int64_t>& radii) {
+kernels::CorrelationShape ShapeOf(
+    const at::Tensor& image, const std::vector<int64_t>& radii,
+    const std::vector<std::vector<double>>& taps) {
   kernels::CorrelationShape shape;
   shape.volumes = image.size(0) * image.size(1);
   shape.size = {1, image.size(-2), image.size(-1)};
@@ -47,6 +48,10 @@ kernels::CorrelationShape ShapeOf(const at::Tensor& image,
   if (radii.size() == 3) {
     shape.size[0] = image.size(2);
     shape.radius[0] = radii[0];
+  }
+  if (!taps.empty()) {
+    shape.taps = {std::vector<double>{1.0}, taps[taps.size() - 2], taps.back()};
+    if (taps.size() == 3) shape.taps[0] = taps[0];
   }
   return shape;
 }
@@ -75,6 +80,7 @@ bool IsFlat(const kernels::ImageStatistics& statistics) {
 struct CpuArguments {
   const WindowCorrelationOptions& options;
   std::vector<int64_t> radii;
+  at::Tensor weight;  // Like the images and contiguous, or undefined.
   bool x_needs_gradient;
   bool y_needs_gradient;
 };
@@ -109,7 +115,8 @@ class CpuCorrelation : public torch::autograd::Function<CpuCorrelation> {
                               const at::Tensor& x, const at::Tensor& y,
                               const CpuArguments& arguments) {
     const WindowCorrelationOptions& options = arguments.options;
-    const kernels::CorrelationShape shape = ShapeOf(x, arguments.radii);
+    const kernels::CorrelationShape shape =
+        ShapeOf(x, arguments.radii, options.taps);
     const int64_t count = x.numel() / shape.volumes;
     std::vector<kernels::ImageStatistics> x_stats =
         Measure<T>(x, "fixed", shape.volumes, options);
@@ -136,9 +143,17 @@ class CpuCorrelation : public torch::autograd::Function<CpuCorrelation> {
         kernels::CorrelateWindows<T>(
             x.const_data_ptr<T>(), y.const_data_ptr<T>(), shape,
             options.formula, x_stats, y_stats,
+            arguments.weight.defined() ? arguments.weight.const_data_ptr<T>()
+                                       : nullptr,
             grad_x.defined() ? grad_x.mutable_data_ptr<T>() : nullptr,
             grad_y.defined() ? grad_y.mutable_data_ptr<T>() : nullptr);
 
+    // Where all weights are 0, so are the sums.
+    double total_weight = x.numel();
+    if (arguments.weight.defined()) {
+      total_weight = arguments.weight.sum(at::kDouble).item<double>();
+      if (total_weight == 0) total_weight = 1;
+    }
     double total = 0;
     std::vector<double> slope_x(shape.volumes), slope_y(shape.volumes);
     std::vector<double> mean_x(shape.volumes), mean_y(shape.volumes);
@@ -153,7 +168,7 @@ class CpuCorrelation : public torch::autograd::Function<CpuCorrelation> {
       }
       total += sums[volume].value;
       // The floors move with the images' variances, too.
-      const double each = 2 * options.relative_floor / count / x.numel();
+      const double each = 2 * options.relative_floor / count / total_weight;
       slope_x[volume] = each * sums[volume].floor_x;
       slope_y[volume] = each * sums[volume].floor_y;
       mean_x[volume] = x_stats[volume].mean;
@@ -161,12 +176,13 @@ class CpuCorrelation : public torch::autograd::Function<CpuCorrelation> {
     }
     if (grad_x.defined() || grad_y.defined()) {
       context->save_for_backward({x, y, grad_x, grad_y});
+      context->saved_data["total_weight"] = total_weight;
       context->saved_data["slope_x"] = slope_x;
       context->saved_data["slope_y"] = slope_y;
       context->saved_data["mean_x"] = mean_x;
       context->saved_data["mean_y"] = mean_y;
     }
-    return at::full({}, total / x.numel(), x.options());
+    return at::full({}, total / total_weight, x.options());
   }
 
   // `raw` is the gradient of the sum, not of the mean.
@@ -179,33 +195,40 @@ class CpuCorrelation : public torch::autograd::Function<CpuCorrelation> {
     for (double& one : slope) one *= scale;
     const std::vector<double> mean =
         context->saved_data["mean_" + which].toDoubleVector();
+    scale /= context->saved_data["total_weight"].toDouble();
     const int64_t volumes = slope.size();
     const int64_t count = raw.numel() / volumes;
     const at::Tensor out = at::empty_like(raw);
     if (raw.scalar_type() == at::kDouble) {
-      kernels::ScaleGradient(raw.const_data_ptr<double>(),
-                             image.const_data_ptr<double>(), volumes, count,
-                             scale / raw.numel(), slope, mean,
-                             out.mutable_data_ptr<double>());
+      kernels::ScaleGradient(
+          raw.const_data_ptr<double>(), image.const_data_ptr<double>(), volumes,
+          count, scale, slope, mean, out.mutable_data_ptr<double>());
     } else {
       kernels::ScaleGradient(raw.const_data_ptr<float>(),
                              image.const_data_ptr<float>(), volumes, count,
-                             scale / raw.numel(), slope, mean,
-                             out.mutable_data_ptr<float>());
+                             scale, slope, mean, out.mutable_data_ptr<float>());
     }
     return out;
   }
 };
 
-// The number of voxels that each window sums.
+at::Tensor SumWindows(const at::Tensor& image,
+                      const std::vector<int64_t>& radii,
+                      const WindowCorrelationOptions& options) {
+  return options.taps.empty() ? BoxSum(image, radii)
+                              : WindowSum(image, options.taps);
+}
+
+// The number of voxels that each window sums, or the sum of its weights.
 at::Tensor Counts(const at::Tensor& image, const std::vector<int64_t>& radii,
-                  const kernels::CorrelationFormula& formula) {
+                  const WindowCorrelationOptions& options) {
+  const kernels::CorrelationFormula& formula = options.formula;
   if (formula.clip_window) {
     std::vector<int64_t> one_volume = image.sizes().vec();
     one_volume[0] = one_volume[1] = 1;
-    return BoxSum(at::ones(one_volume, image.options()), radii);
+    return SumWindows(at::ones(one_volume, image.options()), radii, options);
   }
-  double divisor = formula.divisor;
+  double divisor = options.taps.empty() ? formula.divisor : 1;
   if (divisor == 0) {
     divisor = 1;
     for (const int64_t radius : radii) divisor *= 2 * radius + 1;
@@ -215,7 +238,7 @@ at::Tensor Counts(const at::Tensor& image, const std::vector<int64_t>& radii,
 
 }  // namespace
 
-at::Tensor MeanWindowCorrelationByOperators(
+at::Tensor WindowCorrelationByOperators(
     const at::Tensor& x, const at::Tensor& y,
     const WindowCorrelationOptions& options) {
   const std::vector<int64_t> radii = Radii(x, options);
@@ -245,14 +268,23 @@ at::Tensor MeanWindowCorrelationByOperators(
     }
   }
 
-  const at::Tensor inverse_n = Counts(images[0], radii, formula).reciprocal();
-  const at::Tensor sum_x = BoxSum(images[0], radii);
-  const at::Tensor sum_y = BoxSum(images[1], radii);
-  at::Tensor cov =
-      BoxSum(images[0] * images[1], radii) - sum_x * sum_y * inverse_n;
+  const at::Tensor inverse_n = Counts(images[0], radii, options).reciprocal();
+  const auto sum = [&](const at::Tensor& image) {
+    return SumWindows(image, radii, options);
+  };
+  const at::Tensor sum_x = sum(images[0]);
+  const at::Tensor sum_y = sum(images[1]);
+  at::Tensor cov = sum(images[0] * images[1]) - sum_x * sum_y * inverse_n;
   at::Tensor variances[] = {
-      BoxSum(images[0].square(), radii) - sum_x.square() * inverse_n,
-      BoxSum(images[1].square(), radii) - sum_y.square() * inverse_n};
+      sum(images[0].square()) - sum_x.square() * inverse_n,
+      sum(images[1].square()) - sum_y.square() * inverse_n};
+  if (formula.kind == kernels::CorrelationKind::kStructural) {
+    const at::Tensor mean_x = sum_x * inverse_n, mean_y = sum_y * inverse_n;
+    return (2 * mean_x * mean_y + formula.c1) *
+           (2 * cov * inverse_n + formula.c2) /
+           ((mean_x.square() + mean_y.square() + formula.c1) *
+            ((variances[0] + variances[1]) * inverse_n + formula.c2));
+  }
   if (formula.per_voxel) cov = cov * inverse_n;
   for (int which = 0; which < 2; ++which) {
     if (formula.per_voxel) variances[which] = variances[which] * inverse_n;
@@ -263,19 +295,41 @@ at::Tensor MeanWindowCorrelationByOperators(
   }
   const at::Tensor den = (variances[0] * variances[1] + formula.add)
                              .clamp_min(formula.smallest_den);
-  at::Tensor value = formula.squared ? cov.square() / den : cov * den.rsqrt();
+  at::Tensor value = formula.kind == kernels::CorrelationKind::kSquared
+                         ? cov.square() / den
+                         : cov * den.rsqrt();
   if (counted.defined()) value = value * counted;
-  return value.mean().to(x.scalar_type());
+  return value;
+}
+
+at::Tensor MeanWindowCorrelationByOperators(
+    const at::Tensor& x, const at::Tensor& y, const at::Tensor& weight,
+    const WindowCorrelationOptions& options) {
+  const at::Tensor value = WindowCorrelationByOperators(x, y, options);
+  return (weight.defined() ? WeightedMean(value, weight) : value.mean())
+      .to(x.scalar_type());
+}
+
+at::Tensor MeanWindowCorrelation(const at::Tensor& x, const at::Tensor& y,
+                                 const at::Tensor& weight,
+                                 const WindowCorrelationOptions& options) {
+  if (!x.is_cpu()) {
+    return MeanWindowCorrelationByOperators(x, y, weight, options);
+  }
+  const bool gradients = at::GradMode::is_enabled();
+  return CpuCorrelation::apply(
+      x, y,
+      CpuArguments{
+          options, Radii(x, options),
+          weight.defined()
+              ? weight.detach().to(x.scalar_type()).expand_as(x).contiguous()
+              : at::Tensor(),
+          gradients && x.requires_grad(), gradients && y.requires_grad()});
 }
 
 at::Tensor MeanWindowCorrelation(const at::Tensor& x, const at::Tensor& y,
                                  const WindowCorrelationOptions& options) {
-  if (!x.is_cpu()) return MeanWindowCorrelationByOperators(x, y, options);
-  const bool gradients = at::GradMode::is_enabled();
-  return CpuCorrelation::apply(
-      x, y,
-      CpuArguments{options, Radii(x, options), gradients && x.requires_grad(),
-                   gradients && y.requires_grad()});
+  return MeanWindowCorrelation(x, y, at::Tensor(), options);
 }
 
 }  // namespace mir::losses

@@ -13,6 +13,9 @@ namespace mir::losses {
 struct WindowCorrelationOptions {
   const char* loss = "";        // Begins the messages of errors.
   std::vector<int64_t> window;  // Per spatial axis; odd.
+  // The window's weights, as WindowSum takes them, each axis adding up to 1.
+  // Empty: a box.
+  std::vector<std::vector<double>> taps;
   kernels::CorrelationFormula formula;
   // Where not 0: each image's mean is taken off first, formula.floor_x and _y
   // are this share of its variance, and a pair of which one image is constant
@@ -39,8 +42,20 @@ struct WindowCorrelationOptions {
 at::Tensor MeanWindowCorrelation(const at::Tensor& x, const at::Tensor& y,
                                  const WindowCorrelationOptions& options);
 
-// The same by LibTorch's operators: what runs on GPUs. On any device.
+// The same where each window counts a weight, of which the mean is taken; 0
+// where all are 0. `weight` passes CheckWeight.
+at::Tensor MeanWindowCorrelation(const at::Tensor& x, const at::Tensor& y,
+                                 const at::Tensor& weight,
+                                 const WindowCorrelationOptions& options);
+
+// The same by LibTorch's operators: what runs on GPUs. On any device. An
+// undefined weight is 1.
 at::Tensor MeanWindowCorrelationByOperators(
+    const at::Tensor& x, const at::Tensor& y, const at::Tensor& weight,
+    const WindowCorrelationOptions& options);
+
+// That of each window: [N, C, ...], float64.
+at::Tensor WindowCorrelationByOperators(
     const at::Tensor& x, const at::Tensor& y,
     const WindowCorrelationOptions& options);
 

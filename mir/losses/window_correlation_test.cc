@@ -13,6 +13,7 @@
 #include <utility>
 #include <vector>
 
+#include "mir/losses/box_sum.h"
 #include "mir/testing/tensor_matchers.h"
 
 namespace mir::losses {
@@ -54,7 +55,7 @@ WindowCorrelationOptions Added(std::vector<int64_t> window) {
 WindowCorrelationOptions Plain(std::vector<int64_t> window) {
   WindowCorrelationOptions options = Options(std::move(window));
   options.formula.per_voxel = true;
-  options.formula.squared = false;
+  options.formula.kind = kernels::CorrelationKind::kPlain;
   options.formula.add = 1e-5;
   return options;
 }
@@ -73,6 +74,28 @@ WindowCorrelationOptions Divided(std::vector<int64_t> window) {
   return options;
 }
 
+WindowCorrelationOptions Gaussian(WindowCorrelationOptions options,
+                                  double sigma) {
+  for (const int64_t width : options.window) {
+    options.taps.push_back(GaussianTaps(width, sigma));
+  }
+  return options;
+}
+
+WindowCorrelationOptions Structural(std::vector<int64_t> window) {
+  WindowCorrelationOptions options = Options(std::move(window));
+  options.formula.kind = kernels::CorrelationKind::kStructural;
+  options.formula.c1 = 1e-4;
+  options.formula.c2 = 9e-4;
+  return options;
+}
+
+WindowCorrelationOptions ClippedStructural(std::vector<int64_t> window) {
+  WindowCorrelationOptions options = Structural(std::move(window));
+  options.formula.clip_window = true;
+  return options;
+}
+
 at::Tensor Random(at::IntArrayRef sizes, uint64_t seed) {
   return at::rand(sizes, at::detail::createCPUGenerator(seed),
                   at::TensorOptions(at::kDouble));
@@ -81,12 +104,12 @@ at::Tensor Random(at::IntArrayRef sizes, uint64_t seed) {
 // The value and both gradients.
 std::vector<at::Tensor> ValueAndGradients(
     at::Tensor (*function)(const at::Tensor&, const at::Tensor&,
-                           const WindowCorrelationOptions&),
+                           const at::Tensor&, const WindowCorrelationOptions&),
     const at::Tensor& x, const at::Tensor& y,
-    const WindowCorrelationOptions& options) {
+    const WindowCorrelationOptions& options, const at::Tensor& weight = {}) {
   const at::Tensor own_x = x.detach().clone().requires_grad_();
   const at::Tensor own_y = y.detach().clone().requires_grad_();
-  const at::Tensor value = function(own_x, own_y, options);
+  const at::Tensor value = function(own_x, own_y, weight, options);
   (value * 3).backward();
   return {value.detach(), own_x.grad(), own_y.grad()};
 }
@@ -104,6 +127,20 @@ TEST_P(WindowCorrelationTest, TheKernelEqualsTheOperators) {
   EXPECT_THAT(kernel[0], AllClose(operators[0], 1e-13));
   EXPECT_THAT(kernel[1], AllClose(operators[1], 1e-11));
   EXPECT_THAT(kernel[2], AllClose(operators[2], 1e-11));
+}
+
+TEST_P(WindowCorrelationTest, SoItDoesWithWeights) {
+  const Case& one = GetParam();
+  const at::Tensor x = Random(one.sizes, 1) + 0.5;
+  const at::Tensor y = 0.5 * x + Random(one.sizes, 2);
+  const at::Tensor weight = Random(one.sizes, 3).narrow(1, 0, 1);
+  const auto kernel =
+      ValueAndGradients(MeanWindowCorrelation, x, y, one.options, weight);
+  const auto operators = ValueAndGradients(MeanWindowCorrelationByOperators, x,
+                                           y, one.options, weight);
+  for (int i = 0; i < 3; ++i) {
+    EXPECT_THAT(kernel[i], AllClose(operators[i], 1e-11)) << i;
+  }
 }
 
 TEST_P(WindowCorrelationTest, Float32DiffersByItsRoundingOnly) {
@@ -167,6 +204,15 @@ INSTANTIATE_TEST_SUITE_P(
         {"Limited", {1, 1, 9, 10, 11}, Limited({3, 3, 3})},
         {"Divided", {1, 1, 9, 10, 11}, Divided({5, 5, 5})},
         {"OneVoxelWide", {1, 1, 9, 1, 1}, Clipped({3, 3, 3})},
+        {"Gaussian", {1, 1, 67, 70, 12}, Gaussian(Plain({5, 7, 9}), 1.5)},
+        {"ClippedGaussian", {1, 2, 7, 37, 5}, Gaussian(Clipped({9, 9, 9}), 2)},
+        {"Structural", {1, 1, 8, 9, 10}, Structural({7, 7, 7})},
+        {"StructuralGaussian",
+         {2, 1, 9, 40, 5},
+         Gaussian(ClippedStructural({11, 11, 11}), 1.5)},
+        {"StructuralTwoDimensions",
+         {1, 2, 40, 33},
+         Gaussian(Structural({11, 11}), 1.5)},
     }),
     [](const auto& info) { return std::string(info.param.name); });
 
@@ -180,13 +226,13 @@ TEST(WindowCorrelationErrorsTest, TheOperatorsCheckFinitenessWhereAsked) {
   const at::Tensor good = Random({1, 1, 8, 8}, 1);
   const at::Tensor bad = good / (good - good[0][0][2][3]);
   WindowCorrelationOptions options = Clipped({3, 3});
-  EXPECT_NO_THROW(MeanWindowCorrelationByOperators(good, bad, options));
+  EXPECT_NO_THROW(MeanWindowCorrelationByOperators(good, bad, {}, options));
   options.check_finite = true;
-  EXPECT_THROW(MeanWindowCorrelationByOperators(good, bad, options),
+  EXPECT_THROW(MeanWindowCorrelationByOperators(good, bad, {}, options),
                c10::ValueError);
-  EXPECT_THROW(MeanWindowCorrelationByOperators(bad, good, options),
+  EXPECT_THROW(MeanWindowCorrelationByOperators(bad, good, {}, options),
                c10::ValueError);
-  EXPECT_NO_THROW(MeanWindowCorrelationByOperators(good, good, options));
+  EXPECT_NO_THROW(MeanWindowCorrelationByOperators(good, good, {}, options));
 }
 
 }  // namespace

@@ -50,12 +50,13 @@ ABSL_FLAG(double, lr, 0,
           "Learning rate; 0 takes the model's own, or 0.001 on synthetic "
           "shapes, which are for first tries.");
 ABSL_FLAG(std::string, similarity, "",
-          "Image loss, such as ncc, mse or mir.ncc_vxm; empty takes the "
-          "model's own.");
+          "Image loss, such as ncc, mi, mse or mir.ncc_vxm (an unknown name "
+          "lists all); empty takes the model's own.");
 ABSL_FLAG(double, similarity_weight, -1,
           "Weight of the image loss; -1 takes the model's own.");
 ABSL_FLAG(std::string, regularizer, "",
-          "Penalty on the deformation, l1 or l2; empty takes the model's own.");
+          "Penalty on the deformation, such as l2, tv or bending; empty takes "
+          "the model's own.");
 ABSL_FLAG(double, regularizer_weight, -1,
           "Weight of the penalty; -1 takes the model's own.");
 ABSL_FLAG(std::string, warp_convention, "exact",

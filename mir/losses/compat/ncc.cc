@@ -11,6 +11,7 @@
 #include <utility>
 
 #include "mir/losses/arguments.h"
+#include "mir/losses/box_sum.h"
 #include "mir/losses/window_correlation.h"
 #include "mir/precision/fp32_region.h"
 
@@ -122,9 +123,32 @@ at::Tensor NccFp16::operator()(const at::Tensor& fixed,
   CheckImagePair("NccFp16", fixed, moving);
   kernels::CorrelationFormula formula;
   formula.per_voxel = true;
-  formula.squared = squared_;
+  formula.kind = squared_ ? kernels::CorrelationKind::kSquared
+                          : kernels::CorrelationKind::kPlain;
   formula.add = epsilon_;
   return Loss("NccFp16", fixed, moving, Cube(fixed, window_), formula);
+}
+
+NccGauss::NccGauss(int64_t window, double sigma)
+    : window_(window), sigma_(sigma) {
+  CheckWindow("NccGauss", window);
+  TORCH_CHECK_VALUE(sigma > 0, "NccGauss: wanted a positive sigma, got ",
+                    sigma);
+}
+
+at::Tensor NccGauss::operator()(const at::Tensor& fixed,
+                                const at::Tensor& moving) const {
+  CheckImagePair("NccGauss", fixed, moving);
+  WindowCorrelationOptions options;
+  options.loss = "NccGauss";
+  options.window = Cube(fixed, window_);
+  options.taps.assign(options.window.size(), GaussianTaps(window_, sigma_));
+  options.formula.per_voxel = true;
+  options.formula.add = 1e-5;
+  const precision::Fp32Region region;
+  const at::ScalarType compute = CommonComputeType(fixed, moving);
+  return MeanWindowCorrelation(fixed.to(compute), moving.to(compute), options)
+      .neg();
 }
 
 FastNcc::FastNcc(int64_t window) : window_(window) {

@@ -7,10 +7,10 @@
 #include <vector>
 
 // The local cross-correlations of the Python package MIR
-// (github.com/junyuchen245/MIR, image_similarity/NCC.py) that sum over boxes,
-// for what was tuned with them. New work wants LocalNcc: these read zeros
-// beyond the volume's border, so that constant images correlate there, and
-// their epsilons depend on the intensity scale.
+// (github.com/junyuchen245/MIR, image_similarity/NCC.py), for what was tuned
+// with them. New work wants LocalNcc: these read zeros beyond the volume's
+// border, so that constant images correlate there, and their epsilons depend on
+// the intensity scale.
 //
 // All take images as LocalNcc does, with any number of channels, each compared
 // with its own; sum in float64 under any autocast; return float32 (float64
@@ -73,6 +73,19 @@ class NccFp16 {
   int64_t window_;
   bool squared_;
   double epsilon_;
+};
+
+// As Ncc with a Gaussian window, of weights that add up to 1.
+class NccGauss {
+ public:
+  explicit NccGauss(int64_t window = 9, double sigma = 2);
+
+  at::Tensor operator()(const at::Tensor& fixed,
+                        const at::Tensor& moving) const;
+
+ private:
+  int64_t window_;
+  double sigma_;
 };
 
 // As NccVxm, but with `window` (9), not its number of voxels (729), for n: not

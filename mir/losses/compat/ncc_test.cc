@@ -259,6 +259,8 @@ TEST(NccErrorsTest, WrongOptionsAreRefused) {
   EXPECT_THROW(Ncc(0), c10::ValueError);
   EXPECT_THROW(NccFp16(2), c10::ValueError);
   EXPECT_THROW(NccFp16(9, true, -1), c10::ValueError);
+  EXPECT_THROW(NccGauss(8), c10::ValueError);
+  EXPECT_THROW(NccGauss(9, 0), c10::ValueError);
   EXPECT_THROW(FastNcc(-3), c10::ValueError);
   NccVfaOptions options;
   options.scales = 5;  // 9, 7, 5, 3, 1: the last one that is left.
@@ -273,8 +275,9 @@ TEST(NccErrorsTest, WrongOptionsAreRefused) {
 TEST(NccErrorsTest, WrongImagesAreRefused) {
   const at::Tensor image = Random({1, 1, 8, 8}, 1);
   const at::Tensor other = Random({1, 1, 8, 9}, 1);
-  for (const Loss& loss : std::vector<Loss>{NccVxm(), NccMok(), Ncc(),
-                                            NccFp16(), FastNcc(), NccVfa()}) {
+  for (const Loss& loss :
+       std::vector<Loss>{NccVxm(), NccMok(), Ncc(), NccFp16(), NccGauss(),
+                         FastNcc(), NccVfa()}) {
     EXPECT_THROW(loss(image, other), c10::ValueError);
     EXPECT_THROW(loss(image, image / 0), c10::ValueError);
   }

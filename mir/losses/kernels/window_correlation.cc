@@ -88,6 +88,90 @@ MIR_TARGET_CLONES void SlideProducts(const double* x_in, const double* y_in,
   SlideProductsOf(x_in, y_in, x_out, y_out, mean_x, mean_y, width, sums);
 }
 
+// Two slices at the same distance from a window's centre.
+template <typename T>
+[[gnu::always_inline]] inline void AddPairProductsOf(
+    const T* __restrict x_one, const T* __restrict y_one,
+    const T* __restrict x_two, const T* __restrict y_two, double mean_x,
+    double mean_y, double tap, int64_t width, double* __restrict sums) {
+  double* const __restrict sx = sums + kX * width;
+  double* const __restrict sy = sums + kY * width;
+  double* const __restrict sxx = sums + kXX * width;
+  double* const __restrict syy = sums + kYY * width;
+  double* const __restrict sxy = sums + kXY * width;
+  for (int64_t w = 0; w < width; ++w) {
+    const double a = x_one[w] - mean_x;
+    const double b = y_one[w] - mean_y;
+    const double c = x_two[w] - mean_x;
+    const double d = y_two[w] - mean_y;
+    sx[w] += tap * (a + c);
+    sy[w] += tap * (b + d);
+    sxx[w] += tap * (a * a + c * c);
+    syy[w] += tap * (b * b + d * d);
+    sxy[w] += tap * (a * b + c * d);
+  }
+}
+MIR_TARGET_CLONES void AddPairProducts(const float* x_one, const float* y_one,
+                                       const float* x_two, const float* y_two,
+                                       double mean_x, double mean_y, double tap,
+                                       int64_t width, double* sums) {
+  AddPairProductsOf(x_one, y_one, x_two, y_two, mean_x, mean_y, tap, width,
+                    sums);
+}
+MIR_TARGET_CLONES void AddPairProducts(const double* x_one, const double* y_one,
+                                       const double* x_two, const double* y_two,
+                                       double mean_x, double mean_y, double tap,
+                                       int64_t width, double* sums) {
+  AddPairProductsOf(x_one, y_one, x_two, y_two, mean_x, mean_y, tap, width,
+                    sums);
+}
+
+MIR_TARGET_CLONES void AddTap(const double* __restrict in, double tap,
+                              int64_t count, double* __restrict sums) {
+  for (int64_t i = 0; i < count; ++i) sums[i] += tap * in[i];
+}
+
+MIR_TARGET_CLONES void AddTapPair(const double* __restrict one,
+                                  const double* __restrict two, double tap,
+                                  int64_t count, double* __restrict sums) {
+  for (int64_t i = 0; i < count; ++i) sums[i] += tap * (one[i] + two[i]);
+}
+
+// As Box, with weights: taps[radius] is the middle one.
+MIR_TARGET_CLONES void TapRow(const double* __restrict in,
+                              const double* __restrict taps, int64_t width,
+                              int64_t radius, double* __restrict scratch,
+                              double* __restrict out) {
+  for (int64_t i = 0; i < radius; ++i) scratch[i] = 0;
+  for (int64_t w = 0; w < width; ++w) scratch[radius + w] = in[w];
+  for (int64_t i = radius + width; i < width + 2 * radius; ++i) scratch[i] = 0;
+  const double middle = taps[radius];
+  for (int64_t w = 0; w < width; ++w) out[w] = middle * in[w];
+  for (int64_t k = 1; k <= radius; ++k) {
+    const double tap = taps[radius + k];
+    const double* const __restrict left = scratch + radius - k;
+    const double* const __restrict right = scratch + radius + k;
+    for (int64_t w = 0; w < width; ++w) out[w] += tap * (left[w] + right[w]);
+  }
+}
+
+template <typename T>
+[[gnu::always_inline]] inline void WeightRowsOf(const T* __restrict weight,
+                                                int64_t width, int64_t rows,
+                                                double* __restrict values) {
+  for (int64_t row = 0; row < rows; ++row) {
+    for (int64_t w = 0; w < width; ++w) values[row * width + w] *= weight[w];
+  }
+}
+MIR_TARGET_CLONES void WeightRows(const float* weight, int64_t width,
+                                  int64_t rows, double* values) {
+  WeightRowsOf(weight, width, rows, values);
+}
+MIR_TARGET_CLONES void WeightRows(const double* weight, int64_t width,
+                                  int64_t rows, double* values) {
+  WeightRowsOf(weight, width, rows, values);
+}
+
 MIR_TARGET_CLONES void Add(const double* __restrict in, int64_t count,
                            double* __restrict sums) {
   for (int64_t i = 0; i < count; ++i) sums[i] += in[i];
@@ -192,6 +276,44 @@ template <bool squared>
     derivatives[kDXX * width + w] = s * by_x;
     derivatives[kDY * width + w] = -s * (mean_x * by_cov + 2 * mean_y * by_y);
     derivatives[kDYY * width + w] = s * by_y;
+    derivatives[kDXY * width + w] = s * by_cov;
+  }
+}
+
+// The same for structural similarity.
+MIR_TARGET_CLONES void CompareStructure(
+    const double* __restrict sums, const double* __restrict inverse_count_w,
+    const Correlate& at, const CorrelationFormula& formula, int64_t width,
+    double* __restrict value, double* __restrict derivatives,
+    double* __restrict by_var_x, double* __restrict by_var_y) {
+  const double per_dh = at.inverse_count_dh;
+  const double c1 = formula.c1, c2 = formula.c2;
+  for (int64_t w = 0; w < width; ++w) {
+    const double x = sums[kX * width + w], y = sums[kY * width + w];
+    const double s = per_dh * inverse_count_w[w];
+    const double mean_x = x * s, mean_y = y * s;
+    const double cov = s * sums[kXY * width + w] - mean_x * mean_y;
+    const double var_x = s * sums[kXX * width + w] - mean_x * mean_x;
+    const double var_y = s * sums[kYY * width + w] - mean_y * mean_y;
+    const double top_means = 2 * (mean_x * mean_y) + c1;
+    const double top_cov = 2 * cov + c2;
+    const double inverse_means = 1 / (mean_x * mean_x + mean_y * mean_y + c1);
+    const double inverse_vars = 1 / (var_x + var_y + c2);
+    const double inverse = inverse_means * inverse_vars;
+    const double result = top_means * top_cov * inverse;
+    const double by_cov = 2 * top_means * inverse;
+    const double by_var = -result * inverse_vars;
+    const double by_top = 2 * top_cov * inverse;
+    const double by_bottom = 2 * result * inverse_means;
+    value[w] = result;
+    by_var_x[w] = by_var;
+    by_var_y[w] = by_var;
+    derivatives[kDX * width + w] = s * (by_top * mean_y - by_bottom * mean_x -
+                                        mean_y * by_cov - 2 * mean_x * by_var);
+    derivatives[kDY * width + w] = s * (by_top * mean_x - by_bottom * mean_y -
+                                        mean_x * by_cov - 2 * mean_y * by_var);
+    derivatives[kDXX * width + w] = s * by_var;
+    derivatives[kDYY * width + w] = s * by_var;
     derivatives[kDXY * width + w] = s * by_cov;
   }
 }
@@ -340,12 +462,21 @@ double* Workspace(int64_t count) {
   return memory.data();
 }
 
-// 1 / (number of voxels within `radius` that are inside), along one axis; or
-// the same value everywhere.
+// 1 / (number of voxels within `radius` that are inside, or the sum of their
+// taps), along one axis; or the same value everywhere.
 std::vector<double> InverseCounts(const CorrelationFormula& formula,
-                                  int64_t size, int64_t radius) {
+                                  const std::vector<double>& taps, int64_t size,
+                                  int64_t radius) {
   std::vector<double> inverse(size, 1.0);
-  if (formula.clip_window) {
+  if (formula.clip_window && !taps.empty()) {
+    for (int64_t i = 0; i < size; ++i) {
+      double sum = 0;
+      for (int64_t k = -radius; k <= radius; ++k) {
+        if (i + k >= 0 && i + k < size) sum += taps[radius + k];
+      }
+      inverse[i] = 1 / sum;
+    }
+  } else if (formula.clip_window) {
     for (int64_t i = 0; i < size; ++i) {
       inverse[i] = 1.0 / (std::min(i + radius, size - 1) -
                           std::max<int64_t>(i - radius, 0) + 1);
@@ -360,9 +491,11 @@ class Correlation {
   Correlation(const T* x, const T* y, const CorrelationShape& shape,
               const CorrelationFormula& formula,
               const std::vector<ImageStatistics>& x_stats,
-              const std::vector<ImageStatistics>& y_stats, T* grad_x, T* grad_y)
+              const std::vector<ImageStatistics>& y_stats, const T* weight,
+              T* grad_x, T* grad_y)
       : x_(x),
         y_(y),
+        weight_(weight),
         grad_x_(grad_x),
         grad_y_(grad_y),
         formula_(formula),
@@ -375,14 +508,18 @@ class Correlation {
         radius_d_(std::min(shape.radius[0], depth_ - 1)),
         radius_h_(std::min(shape.radius[1], height_ - 1)),
         radius_w_(std::min(shape.radius[2], width_ - 1)),
+        taps_d_(Middle(shape.taps[0], radius_d_)),
+        taps_h_(Middle(shape.taps[1], radius_h_)),
+        taps_w_(Middle(shape.taps[2], radius_w_)),
+        weighted_(!shape.taps[2].empty()),
         // Slabs and tiles that fit the second-level cache, and are large
         // beside the borders that neighbours compute twice.
         slabs_(depth_, std::max<int64_t>(64, 4 * radius_d_)),
         tiles_(height_, std::max<int64_t>(32, 4 * radius_h_)),
-        inverse_d_(InverseCounts(formula, depth_, radius_d_)),
-        inverse_h_(InverseCounts(formula, height_, radius_h_)),
-        inverse_w_(InverseCounts(formula, width_, radius_w_)) {
-    if (!formula.clip_window) {
+        inverse_d_(InverseCounts(formula, taps_d_, depth_, radius_d_)),
+        inverse_h_(InverseCounts(formula, taps_h_, height_, radius_h_)),
+        inverse_w_(InverseCounts(formula, taps_w_, width_, radius_w_)) {
+    if (!formula.clip_window && !weighted_) {
       double divisor = formula.divisor;
       if (divisor == 0) {
         divisor = 1;
@@ -404,11 +541,31 @@ class Correlation {
 
   bool wants_gradient() const { return grad_x_ || grad_y_; }
 
+  // Those of a window that reaches no further than `radius`.
+  static std::vector<double> Middle(const std::vector<double>& taps,
+                                    int64_t radius) {
+    if (taps.empty()) return {};
+    const auto middle = taps.begin() + taps.size() / 2;
+    return std::vector<double>(middle - radius, middle + radius + 1);
+  }
+
+  void WeighSlice(int64_t volume, int64_t d, const Range& rows,
+                  double* columns) const;
   void SlideToSlice(int64_t volume, int64_t d, bool first, const Range& rows,
                     double* columns) const;
 
+  // Along w.
+  void SumRow(const double* in, double* scratch, double* out) const {
+    if (weighted_) {
+      rows::TapRow(in, taps_w_.data(), width_, radius_w_, scratch, out);
+    } else {
+      rows::Box(in, width_, radius_w_, scratch, out);
+    }
+  }
+
   const T* const x_;
   const T* const y_;
+  const T* const weight_;
   T* const grad_x_;
   T* const grad_y_;
   const CorrelationFormula& formula_;
@@ -416,6 +573,8 @@ class Correlation {
   const std::vector<ImageStatistics>& y_stats_;
   const int64_t depth_, height_, width_;
   const int64_t radius_d_, radius_h_, radius_w_;
+  const std::vector<double> taps_d_, taps_h_, taps_w_;
+  const bool weighted_;
   const Split slabs_, tiles_;
   const std::vector<double> inverse_d_, inverse_h_;
   std::vector<double> inverse_w_;
@@ -456,6 +615,55 @@ void Correlation<T>::SlideToSlice(int64_t volume, int64_t d, bool first,
     } else if (out >= 0) {
       rows::AddProducts(row(x_, out, h), row(y_, out, h), mean_x, mean_y, -1,
                         width_, sums);
+    }
+  }
+}
+
+// The weighted sums along d, of each (h, w), at slice d.
+template <typename T>
+void Correlation<T>::WeighSlice(int64_t volume, int64_t d, const Range& range,
+                                double* columns) const {
+  const double mean_x = x_stats_[volume].mean;
+  const double mean_y = y_stats_[volume].mean;
+  const auto row = [&](const T* image, int64_t slice, int64_t h) {
+    return image + ((volume * depth_ + slice) * height_ + h) * width_;
+  };
+  const int64_t stride = rows::kSums * width_;
+  for (int64_t h = range.begin; h < range.end; ++h) {
+    double* const sums = columns + (h - range.begin) * stride;
+    std::fill(sums, sums + stride, 0.0);
+    rows::AddProducts(row(x_, d, h), row(y_, d, h), mean_x, mean_y,
+                      taps_d_[radius_d_], width_, sums);
+    for (int64_t k = 1; k <= radius_d_; ++k) {
+      const double tap = taps_d_[radius_d_ + k];
+      const int64_t before = d - k, after = d + k;
+      if (before >= 0 && after < depth_) {
+        rows::AddPairProducts(row(x_, before, h), row(y_, before, h),
+                              row(x_, after, h), row(y_, after, h), mean_x,
+                              mean_y, tap, width_, sums);
+      } else if (before >= 0 || after < depth_) {
+        const int64_t slice = before >= 0 ? before : after;
+        rows::AddProducts(row(x_, slice, h), row(y_, slice, h), mean_x, mean_y,
+                          tap, width_, sums);
+      }
+    }
+  }
+}
+
+// The weighted sum of rows h - radius to h + radius that are in `range`; row(h)
+// is where one lies.
+template <typename Row>
+void WeighRows(const Row& row, const std::vector<double>& taps, int64_t radius,
+               int64_t h, const Range& range, int64_t count, double* sums) {
+  std::fill(sums, sums + count, 0.0);
+  rows::AddTap(row(h), taps[radius], count, sums);
+  for (int64_t k = 1; k <= radius; ++k) {
+    const double tap = taps[radius + k];
+    const bool before = h - k >= range.begin, after = h + k < range.end;
+    if (before && after) {
+      rows::AddTapPair(row(h - k), row(h + k), tap, count, sums);
+    } else if (before || after) {
+      rows::AddTap(before ? row(h - k) : row(h + k), tap, count, sums);
     }
   }
 }
@@ -506,27 +714,39 @@ CorrelationSums Correlation<T>::Run(int64_t task) const {
   const ImageStatistics& x_stats = x_stats_[volume];
   const ImageStatistics& y_stats = y_stats_[volume];
   CorrelationSums result;
+  const auto formula =
+      formula_.kind == CorrelationKind::kSquared ? rows::CorrelateSquared
+      : formula_.kind == CorrelationKind::kPlain ? rows::CorrelatePlain
+                                                 : rows::CompareStructure;
   // Beyond the last slice windows only leave the ring.
   const int64_t end = gradient ? slab.end + radius_d_ : slab.end;
   for (int64_t d = slices.begin; d < end; ++d) {
     double* const ring_slice = ring + d % ring_length * plane;
     if (d >= depth_) {
-      rows::Subtract(ring_slice, plane, total);
+      if (!weighted_) rows::Subtract(ring_slice, plane, total);
     } else {
-      SlideToSlice(volume, d, d == slices.begin, columns_range, columns);
+      if (weighted_) {
+        WeighSlice(volume, d, columns_range, columns);
+      } else {
+        SlideToSlice(volume, d, d == slices.begin, columns_range, columns);
+      }
       std::fill(along_h, along_h + sums_stride, 0.0);
       const auto column = [&](int64_t h) {
         return columns + (h - columns_range.begin) * sums_stride;
       };
       for (int64_t h = columns_range.begin;
-           h < std::min(windows.begin + radius_h_, height_); ++h) {
+           !weighted_ && h < std::min(windows.begin + radius_h_, height_);
+           ++h) {
         rows::Add(column(h), sums_stride, along_h);
       }
       for (int64_t h = windows.begin; h < windows.end; ++h) {
         const int64_t in = h + radius_h_;
         const int64_t out = h - radius_h_ - 1;
         const bool leaves = out >= columns_range.begin && h > windows.begin;
-        if (in < height_ && leaves) {
+        if (weighted_) {
+          WeighRows(column, taps_h_, radius_h_, h, columns_range, sums_stride,
+                    along_h);
+        } else if (in < height_ && leaves) {
           rows::Slide(column(in), column(out), sums_stride, along_h);
         } else if (in < height_) {
           rows::Add(column(in), sums_stride, along_h);
@@ -534,14 +754,18 @@ CorrelationSums Correlation<T>::Run(int64_t task) const {
           rows::Subtract(column(out), sums_stride, along_h);
         }
         for (int kind = 0; kind < rows::kSums; ++kind) {
-          rows::Box(along_h + kind * width_, width_, radius_w_, scratch,
-                    sums + kind * width_);
+          SumRow(along_h + kind * width_, scratch, sums + kind * width_);
         }
         const rows::Correlate at = {inverse_d_[d] * inverse_h_[h],
                                     x_stats.floor, y_stats.floor};
-        (formula_.squared ? rows::CorrelateSquared : rows::CorrelatePlain)(
-            sums, inverse_w_.data(), at, formula_, width_, value, derivatives,
-            by_var_x, by_var_y);
+        formula(sums, inverse_w_.data(), at, formula_, width_, value,
+                derivatives, by_var_x, by_var_y);
+        if (weight_) {
+          // The value and all derivatives lie side by side.
+          rows::WeightRows(
+              weight_ + ((volume * depth_ + d) * height_ + h) * width_, width_,
+              3 + rows::kDerivatives, value);
+        }
         const bool own =
             d >= slab.begin && d < slab.end && h >= tile.begin && h < tile.end;
         if (own) {
@@ -552,9 +776,8 @@ CorrelationSums Correlation<T>::Run(int64_t task) const {
           }
         }
         for (int64_t kind = 0; kind < kinds; ++kind) {
-          rows::Box(derivatives + (first_ + kind) * width_, width_, radius_w_,
-                    scratch,
-                    boxed + (h - windows.begin) * kind_stride + kind * width_);
+          SumRow(derivatives + (first_ + kind) * width_, scratch,
+                 boxed + (h - windows.begin) * kind_stride + kind * width_);
         }
       }
       if (!gradient) continue;
@@ -564,13 +787,18 @@ CorrelationSums Correlation<T>::Run(int64_t task) const {
       };
       std::fill(derivatives_along_h, derivatives_along_h + kind_stride, 0.0);
       for (int64_t h = windows.begin;
-           h < std::min(tile.begin + radius_h_, height_); ++h) {
+           !weighted_ && h < std::min(tile.begin + radius_h_, height_); ++h) {
         rows::Add(boxed_row(h), kind_stride, derivatives_along_h);
       }
       for (int64_t h = tile.begin; h < tile.end; ++h) {
         const int64_t in = h + radius_h_;
         const int64_t out = h - radius_h_ - 1;
         const bool leaves = out >= windows.begin && h > tile.begin;
+        if (weighted_) {
+          WeighRows(boxed_row, taps_h_, radius_h_, h, windows, kind_stride,
+                    ring_slice + (h - tile.begin) * kind_stride);
+          continue;
+        }
         if (in < height_ && leaves) {
           rows::Slide(boxed_row(in), boxed_row(out), kind_stride,
                       derivatives_along_h);
@@ -586,7 +814,12 @@ CorrelationSums Correlation<T>::Run(int64_t task) const {
     }
 
     const int64_t done = d - radius_d_;
-    if (done < slab.begin) continue;
+    if (!gradient || done < slab.begin) continue;
+    if (weighted_) {
+      WeighRows(
+          [&](int64_t slice) { return ring + slice % ring_length * plane; },
+          taps_d_, radius_d_, done, Range{0, depth_}, plane, total);
+    }
     for (int64_t h = tile.begin; h < tile.end; ++h) {
       const int64_t voxel = ((volume * depth_ + done) * height_ + h) * width_;
       const double* const row = total + (h - tile.begin) * kind_stride;
@@ -646,9 +879,10 @@ std::vector<CorrelationSums> CorrelateWindows(
     const T* x, const T* y, const CorrelationShape& shape,
     const CorrelationFormula& formula,
     const std::vector<ImageStatistics>& x_stats,
-    const std::vector<ImageStatistics>& y_stats, T* grad_x, T* grad_y) {
+    const std::vector<ImageStatistics>& y_stats, const T* weight, T* grad_x,
+    T* grad_y) {
   const Correlation<T> correlation(x, y, shape, formula, x_stats, y_stats,
-                                   grad_x, grad_y);
+                                   weight, grad_x, grad_y);
   const int64_t per_volume = correlation.tasks_per_volume();
   std::vector<CorrelationSums> parts(shape.volumes * per_volume);
   at::parallel_for(0, parts.size(), 1, [&](int64_t begin, int64_t end) {
@@ -690,7 +924,7 @@ void ScaleGradient(const T* grad, const T* image, int64_t volumes,
   template std::vector<CorrelationSums> CorrelateWindows<T>(                   \
       const T*, const T*, const CorrelationShape&, const CorrelationFormula&,  \
       const std::vector<ImageStatistics>&,                                     \
-      const std::vector<ImageStatistics>&, T*, T*);                            \
+      const std::vector<ImageStatistics>&, const T*, T*, T*);                  \
   template void ScaleGradient<T>(const T*, const T*, int64_t, int64_t, double, \
                                  const std::vector<double>&,                   \
                                  const std::vector<double>&, T*);

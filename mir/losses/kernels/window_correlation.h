@@ -15,17 +15,25 @@ namespace mir::losses::kernels {
 //   cov   = s (S(xy) - S(x) S(y) / n)
 //   var_x = s (S(xx) - S(x) S(x) / n), at least `smallest_variance`; so var_y
 //   den   = max((var_x + floor_x) (var_y + floor_y) + add, smallest_den)
-//   value = cov^2 / den, or cov / sqrt(den) where not `squared`
+//   value = cov^2 / den, or cov / sqrt(den), or structural similarity,
+//           (2 mu_x mu_y + c1) (2 cov + c2)
+//           / ((mu_x^2 + mu_y^2 + c1) (var_x + var_y + c2))  with mu = S / n
+//
+// Where the window has weights, sums are weighted and n is their sum.
+enum class CorrelationKind { kSquared, kPlain, kStructural };
+
 struct CorrelationFormula {
   // A window counts only its voxels inside the volume. Otherwise voxels
   // outside count as zeros.
   bool clip_window = false;
   double divisor = 0;  // Stands for n where not 0; not with clip_window.
   bool per_voxel = false;
-  bool squared = true;
+  CorrelationKind kind = CorrelationKind::kSquared;
   double smallest_variance = -1e300;
   double add = 0;
   double smallest_den = -1e300;
+  double c1 = 0, c2 = 0;  // Of kStructural, which takes nothing else here but
+                          // clip_window; images' means must be 0 then.
 };
 
 // Sizes and window radii, axes (d, h, w); a 2-D image has d = 1, radius 0.
@@ -33,6 +41,9 @@ struct CorrelationShape {
   int64_t volumes = 0;
   std::array<int64_t, 3> size = {};
   std::array<int64_t, 3> radius = {};
+  // The window's weights along each axis: symmetric, 2 * radius + 1 of them,
+  // adding up to 1. All empty: a box.
+  std::array<std::vector<double>, 3> taps;
 };
 
 // What is known of one image of one volume before the windows are summed.
@@ -69,7 +80,8 @@ std::vector<CorrelationSums> CorrelateWindows(
     const T* x, const T* y, const CorrelationShape& shape,
     const CorrelationFormula& formula,
     const std::vector<ImageStatistics>& x_stats,
-    const std::vector<ImageStatistics>& y_stats, T* grad_x, T* grad_y);
+    const std::vector<ImageStatistics>& y_stats, const T* weight, T* grad_x,
+    T* grad_y);
 
 // Writes scale * grad + slope[v] * (image - mean[v]) for each volume v.
 template <typename T>

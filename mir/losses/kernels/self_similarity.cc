@@ -1,0 +1,720 @@
+#include "mir/losses/kernels/self_similarity.h"
+
+#include <ATen/Parallel.h>
+
+#include <algorithm>
+#include <array>
+#include <cstdint>
+#include <cstring>
+#include <vector>
+
+#include "mir/losses/kernels/target_clones.h"
+
+namespace mir::losses::kernels {
+
+const std::array<NeighbourPair, kSelfSimilarities> kNeighbourPairs = {{
+    {{0, 0, -1}, {-1, 0, 0}},
+    {{0, -1, 0}, {-1, 0, 0}},
+    {{0, -1, 0}, {0, 0, -1}},
+    {{0, 0, 1}, {-1, 0, 0}},
+    {{0, 0, 1}, {0, -1, 0}},
+    {{1, 0, 0}, {0, 0, -1}},
+    {{1, 0, 0}, {0, -1, 0}},
+    {{1, 0, 0}, {0, 0, 1}},
+    {{0, 1, 0}, {-1, 0, 0}},
+    {{0, 1, 0}, {0, 0, -1}},
+    {{0, 1, 0}, {0, 0, 1}},
+    {{0, 1, 0}, {1, 0, 0}},
+}};
+
+namespace similarity_rows {
+
+constexpr int kPairs = kSelfSimilarities;
+
+// exp of a number that is not positive, by a polynomial on half a power of two;
+// off by about 2 units in the last place.
+[[gnu::always_inline]] inline float Exp(float x) {
+  x = x > -87.0f ? x : -87.0f;
+  const float magic = 12582912.0f;  // Rounds, and leaves the integer's bits.
+  const float shifted = x * 1.44269504f + magic;
+  const float n = shifted - magic;
+  float r = x - n * 0.693145752f;
+  r = r - n * 1.42860677e-6f;
+  float p = 1.0f / 720;
+  p = p * r + 1.0f / 120;
+  p = p * r + 1.0f / 24;
+  p = p * r + 1.0f / 6;
+  p = p * r + 0.5f;
+  p = p * r + 1.0f;
+  p = p * r + 1.0f;
+  uint32_t bits, power;
+  std::memcpy(&bits, &shifted, sizeof(bits));
+  std::memcpy(&power, &p, sizeof(power));
+  power += bits << 23;
+  std::memcpy(&p, &power, sizeof(p));
+  return p;
+}
+[[gnu::always_inline]] inline double Exp(double x) {
+  x = x > -700.0 ? x : -700.0;
+  const double magic = 6755399441055744.0;
+  const double shifted = x * 1.4426950408889634 + magic;
+  const double n = shifted - magic;
+  double r = x - n * 0.69314718036912382;
+  r = r - n * 1.9082149292705877e-10;
+  double p = 1.0 / 6227020800.0;
+  p = p * r + 1.0 / 479001600.0;
+  p = p * r + 1.0 / 39916800.0;
+  p = p * r + 1.0 / 3628800.0;
+  p = p * r + 1.0 / 362880.0;
+  p = p * r + 1.0 / 40320.0;
+  p = p * r + 1.0 / 5040.0;
+  p = p * r + 1.0 / 720.0;
+  p = p * r + 1.0 / 120.0;
+  p = p * r + 1.0 / 24.0;
+  p = p * r + 1.0 / 6.0;
+  p = p * r + 0.5;
+  p = p * r + 1.0;
+  p = p * r + 1.0;
+  uint64_t bits, power;
+  std::memcpy(&bits, &shifted, sizeof(bits));
+  std::memcpy(&power, &p, sizeof(power));
+  power += bits << 52;
+  std::memcpy(&p, &power, sizeof(p));
+  return p;
+}
+
+// out += (first - second)^2
+template <typename T>
+[[gnu::always_inline]] inline void AddSquaresOf(const T* __restrict first,
+                                                const T* __restrict second,
+                                                int64_t width,
+                                                T* __restrict out) {
+  for (int64_t w = 0; w < width; ++w) {
+    const T difference = first[w] - second[w];
+    out[w] += difference * difference;
+  }
+}
+MIR_TARGET_CLONES void AddSquares(const float* first, const float* second,
+                                  int64_t width, float* out) {
+  AddSquaresOf(first, second, width, out);
+}
+MIR_TARGET_CLONES void AddSquares(const double* first, const double* second,
+                                  int64_t width, double* out) {
+  AddSquaresOf(first, second, width, out);
+}
+
+// The same over five pairs of rows, and without `out` before.
+template <typename T>
+[[gnu::always_inline]] inline void SumFiveSquaresOf(const T* const* first,
+                                                    const T* const* second,
+                                                    int64_t width,
+                                                    T* __restrict out) {
+  const T *const a0 = first[0], *const a1 = first[1], *const a2 = first[2],
+                 *const a3 = first[3], *const a4 = first[4];
+  const T *const b0 = second[0], *const b1 = second[1], *const b2 = second[2],
+                 *const b3 = second[3], *const b4 = second[4];
+#pragma GCC ivdep
+  for (int64_t w = 0; w < width; ++w) {
+    const T d0 = a0[w] - b0[w], d1 = a1[w] - b1[w], d2 = a2[w] - b2[w],
+            d3 = a3[w] - b3[w], d4 = a4[w] - b4[w];
+    out[w] = d0 * d0 + d1 * d1 + d2 * d2 + d3 * d3 + d4 * d4;
+  }
+}
+MIR_TARGET_CLONES void SumFiveSquares(const float* const* first,
+                                      const float* const* second, int64_t width,
+                                      float* out) {
+  SumFiveSquaresOf(first, second, width, out);
+}
+MIR_TARGET_CLONES void SumFiveSquares(const double* const* first,
+                                      const double* const* second,
+                                      int64_t width, double* out) {
+  SumFiveSquaresOf(first, second, width, out);
+}
+
+// out += factor * in
+template <typename T>
+[[gnu::always_inline]] inline void AddRowOf(const T* __restrict in, T factor,
+                                            int64_t width, T* __restrict out) {
+  for (int64_t w = 0; w < width; ++w) out[w] += factor * in[w];
+}
+MIR_TARGET_CLONES void AddRow(const float* in, float factor, int64_t width,
+                              float* out) {
+  AddRowOf(in, factor, width, out);
+}
+MIR_TARGET_CLONES void AddRow(const double* in, double factor, int64_t width,
+                              double* out) {
+  AddRowOf(in, factor, width, out);
+}
+
+// The sum over a box along w, of a row with `radius` voxels of padding.
+template <typename T>
+[[gnu::always_inline]] inline void BoxRowOf(const T* __restrict padded,
+                                            int64_t radius, T scale,
+                                            int64_t width, T* __restrict out) {
+  if (radius == 2) {
+    for (int64_t w = 0; w < width; ++w) {
+      out[w] = scale * (padded[w] + padded[w + 1] + padded[w + 2] +
+                        padded[w + 3] + padded[w + 4]);
+    }
+    return;
+  }
+  for (int64_t w = 0; w < width; ++w) out[w] = padded[w];
+  for (int64_t k = 1; k <= 2 * radius; ++k) {
+    for (int64_t w = 0; w < width; ++w) out[w] += padded[w + k];
+  }
+  for (int64_t w = 0; w < width; ++w) out[w] *= scale;
+}
+MIR_TARGET_CLONES void BoxRow(const float* padded, int64_t radius, float scale,
+                              int64_t width, float* out) {
+  BoxRowOf(padded, radius, scale, width, out);
+}
+MIR_TARGET_CLONES void BoxRow(const double* padded, int64_t radius,
+                              double scale, int64_t width, double* out) {
+  BoxRowOf(padded, radius, scale, width, out);
+}
+
+// The variance of one voxel's similarities: their mean over the least.
+template <typename T>
+[[gnu::always_inline]] inline T VarianceAt(const T* __restrict rows,
+                                           int64_t width, int64_t w, T* least) {
+  T smallest = rows[w], sum = rows[w];
+#pragma GCC unroll 12
+  for (int c = 1; c < kPairs; ++c) {
+    const T value = rows[c * width + w];
+    smallest = value < smallest ? value : smallest;
+    sum += value;
+  }
+  *least = smallest;
+  const T variance = sum * (T(1) / kPairs) - smallest;
+  return variance > 0 ? variance : T(0);
+}
+
+template <typename T>
+[[gnu::always_inline]] inline double SumVariancesOf(const T* __restrict rows,
+                                                    int64_t width,
+                                                    T* __restrict scratch) {
+  for (int64_t w = 0; w < width; ++w) {
+    T least;
+    scratch[w] = VarianceAt(rows, width, w, &least);
+  }
+  double sum = 0;
+  for (int64_t w = 0; w < width; ++w) sum += scratch[w];
+  return sum;
+}
+MIR_TARGET_CLONES double SumVariances(const float* rows, int64_t width,
+                                      float* scratch) {
+  return SumVariancesOf(rows, width, scratch);
+}
+MIR_TARGET_CLONES double SumVariances(const double* rows, int64_t width,
+                                      double* scratch) {
+  return SumVariancesOf(rows, width, scratch);
+}
+
+// Turns a row's similarities into its descriptor, in place. Where `own` is
+// given it keeps the least similarity, the inverse variance, and whether the
+// variance is within its bounds.
+template <typename T>
+[[gnu::always_inline]] inline void DescribeOf(T* __restrict rows, int64_t width,
+                                              T low, T high,
+                                              T* __restrict least,
+                                              T* __restrict inverse,
+                                              T* __restrict moves) {
+  for (int64_t w = 0; w < width; ++w) {
+    T smallest;
+    const T variance = VarianceAt(rows, width, w, &smallest);
+    const T raised = variance > low ? variance : low;
+    const T bounded = raised < high ? raised : high;
+    least[w] = smallest;
+    inverse[w] = 1 / bounded;
+    moves[w] = variance >= low && variance <= high ? T(1) : T(0);
+  }
+  for (int c = 0; c < kPairs; ++c) {
+    T* const __restrict row = rows + c * width;
+    for (int64_t w = 0; w < width; ++w) {
+      row[w] = Exp((least[w] - row[w]) * inverse[w]);
+    }
+  }
+}
+MIR_TARGET_CLONES void Describe(float* rows, int64_t width, float low,
+                                float high, float* least, float* inverse,
+                                float* moves) {
+  DescribeOf(rows, width, low, high, least, inverse, moves);
+}
+MIR_TARGET_CLONES void Describe(double* rows, int64_t width, double low,
+                                double high, double* least, double* inverse,
+                                double* moves) {
+  DescribeOf(rows, width, low, high, least, inverse, moves);
+}
+
+// The squared difference of two rows' descriptors.
+template <typename T>
+[[gnu::always_inline]] inline double DifferenceOf(const T* __restrict a,
+                                                  const T* __restrict b,
+                                                  int64_t count) {
+  double lanes[16] = {};
+  int64_t i = 0;
+  for (; i + 16 <= count; i += 16) {
+    for (int lane = 0; lane < 16; ++lane) {
+      const T difference = a[i + lane] - b[i + lane];
+      lanes[lane] += difference * difference;
+    }
+  }
+  double sum = 0;
+  for (int lane = 0; lane < 16; ++lane) sum += lanes[lane];
+  for (; i < count; ++i) {
+    const T difference = a[i] - b[i];
+    sum += difference * difference;
+  }
+  return sum;
+}
+MIR_TARGET_CLONES double Difference(const float* a, const float* b,
+                                    int64_t count) {
+  return DifferenceOf(a, b, count);
+}
+MIR_TARGET_CLONES double Difference(const double* a, const double* b,
+                                    int64_t count) {
+  return DifferenceOf(a, b, count);
+}
+
+// The derivatives of that by b's similarities, times `scale`. With g the
+// derivatives by the exponents, s the similarities, m the least and i the
+// inverse variance, exponents are (m - s) i.
+template <typename T>
+[[gnu::always_inline]] inline void DifferentiateOf(
+    const T* __restrict a, const T* __restrict b, const T* __restrict rows,
+    const T* __restrict least, const T* __restrict inverse,
+    const T* __restrict moves, T scale, int64_t width, T* __restrict by_mean,
+    T* __restrict out) {
+  for (int64_t w = 0; w < width; ++w) by_mean[w] = 0;
+  for (int c = 0; c < kPairs; ++c) {
+    const int64_t at = c * width;
+    for (int64_t w = 0; w < width; ++w) {
+      const T own = b[at + w];
+      const T by_exponent = 2 * scale * (own - a[at + w]) * own;
+      out[at + w] = -by_exponent * inverse[w];
+      by_mean[w] += by_exponent * (rows[at + w] - least[w]);
+    }
+  }
+  for (int64_t w = 0; w < width; ++w) {
+    by_mean[w] *= moves[w] * inverse[w] * inverse[w] * (T(1) / kPairs);
+  }
+  // The least one takes away what the others bring; the first of equals.
+  for (int64_t w = 0; w < width; ++w) {
+    T sum = 0;
+#pragma GCC unroll 12
+    for (int c = 0; c < kPairs; ++c) {
+      out[c * width + w] += by_mean[w];
+      sum += out[c * width + w];
+    }
+    T left = sum;
+#pragma GCC unroll 12
+    for (int c = 0; c < kPairs; ++c) {
+      const bool is_least = rows[c * width + w] == least[w];
+      out[c * width + w] -= is_least ? left : T(0);
+      left = is_least ? T(0) : left;
+    }
+  }
+}
+MIR_TARGET_CLONES void Differentiate(const float* a, const float* b,
+                                     const float* rows, const float* least,
+                                     const float* inverse, const float* moves,
+                                     float scale, int64_t width, float* by_mean,
+                                     float* out) {
+  DifferentiateOf(a, b, rows, least, inverse, moves, scale, width, by_mean,
+                  out);
+}
+MIR_TARGET_CLONES void Differentiate(const double* a, const double* b,
+                                     const double* rows, const double* least,
+                                     const double* inverse, const double* moves,
+                                     double scale, int64_t width,
+                                     double* by_mean, double* out) {
+  DifferentiateOf(a, b, rows, least, inverse, moves, scale, width, by_mean,
+                  out);
+}
+
+// Sends what a squared difference is multiplied with to both its voxels.
+template <typename T>
+[[gnu::always_inline]] inline void ToFirstOf(const T* __restrict factor,
+                                             const T* __restrict first,
+                                             const T* __restrict second, T sign,
+                                             int64_t width, T* __restrict out) {
+  for (int64_t w = 0; w < width; ++w) {
+    out[w] += sign * factor[w] * (first[w] - second[w]);
+  }
+}
+MIR_TARGET_CLONES void ToFirst(const float* factor, const float* first,
+                               const float* second, float sign, int64_t width,
+                               float* out) {
+  ToFirstOf(factor, first, second, sign, width, out);
+}
+MIR_TARGET_CLONES void ToFirst(const double* factor, const double* first,
+                               const double* second, double sign, int64_t width,
+                               double* out) {
+  ToFirstOf(factor, first, second, sign, width, out);
+}
+
+}  // namespace similarity_rows
+
+namespace {
+
+constexpr int kPairs = kSelfSimilarities;
+
+// Slices per task: many beside those that neighbouring tasks compute twice.
+constexpr int64_t kSlab = 40;
+
+int64_t Clamp(int64_t index, int64_t size) {
+  return std::min(std::max<int64_t>(index, 0), size - 1);
+}
+
+// An image whose rows are continued by their end voxels on both sides.
+template <typename T>
+struct Padded {
+  Padded(const T* image, const std::array<int64_t, 3>& size, int64_t padding)
+      : stride(size[2] + 2 * padding),
+        padding(padding),
+        height(size[1]),
+        memory(size[0] * size[1] * stride) {
+    const int64_t width = size[2];
+    at::parallel_for(
+        0, size[0] * size[1], 256, [&](int64_t begin, int64_t end) {
+          for (int64_t row = begin; row < end; ++row) {
+            const T* const in = image + row * width;
+            T* const out = memory.data() + row * stride;
+            std::fill(out, out + padding, in[0]);
+            std::copy(in, in + width, out + padding);
+            std::fill(out + padding + width, out + stride, in[width - 1]);
+          }
+        });
+  }
+
+  const T* Row(int64_t d, int64_t h) const {
+    return memory.data() + (d * height + h) * stride + padding;
+  }
+
+  int64_t stride, padding, height;
+  std::vector<T> memory;
+};
+
+// How often a box of `radius` about `from`, its places moved into the volume,
+// covers `to`.
+int64_t Times(int64_t to, int64_t from, int64_t size, int64_t radius) {
+  int64_t times = 0;
+  for (int64_t k = -radius; k <= radius; ++k) {
+    times += Clamp(from + k, size) == to;
+  }
+  return times;
+}
+
+template <typename T>
+class Comparison {
+ public:
+  Comparison(const std::array<int64_t, 3>& size, int64_t radius,
+             int64_t dilation)
+      : size_(size),
+        depth_(size[0]),
+        height_(size[1]),
+        width_(size[2]),
+        radius_(radius),
+        dilation_(dilation) {}
+
+  // The mean of the variance over the volume.
+  double MeanVariance(const Padded<T>& image) const;
+
+  struct Bounds {
+    explicit Bounds(double mean)
+        // A constant image has none: its descriptor is 1 throughout.
+        : low(static_cast<T>(mean > 0 ? mean * 1e-3 : 1)),
+          high(static_cast<T>(mean > 0 ? mean * 1e3 : 1)) {}
+    T low, high;
+  };
+
+  double Slab(const Padded<T>& a, const Padded<T>& b, const Bounds& a_bounds,
+              const Bounds& b_bounds, int64_t begin, int64_t end,
+              T* grad_b) const;
+
+  int64_t slabs() const { return (depth_ + kSlab - 1) / kSlab; }
+
+ private:
+  // Calls row(h, similarities) for the rows of slice d, each [kPairs, width].
+  template <typename Row>
+  void ForRows(const Padded<T>& image, int64_t d, const Row& row) const;
+
+  const T* Shifted(const Padded<T>& image, int64_t d, int64_t h,
+                   const std::array<int, 3>& offset) const {
+    return image.Row(Clamp(d + dilation_ * offset[0], depth_),
+                     Clamp(h + dilation_ * offset[1], height_)) +
+           dilation_ * offset[2];
+  }
+
+  void ColumnSums(const Padded<T>& image, int64_t d, int64_t h, T* out) const;
+  void AdjointBoxInSlice(const T* slice, T* out) const;
+  void ScatterSlice(const Padded<T>& b, const std::vector<T>& ring,
+                    int64_t slice, int64_t begin, int64_t end,
+                    T* padded_grad) const;
+
+  const std::array<int64_t, 3> size_;
+  const int64_t depth_, height_, width_, radius_, dilation_;
+};
+
+// Squared differences of row (d, h) of each pair, summed along d.
+template <typename T>
+void Comparison<T>::ColumnSums(const Padded<T>& image, int64_t d, int64_t h,
+                               T* out) const {
+  for (int c = 0; c < kPairs; ++c) {
+    T* const row = out + c * width_;
+    const NeighbourPair& pair = kNeighbourPairs[c];
+    if (radius_ == 2) {
+      const T *first[5], *second[5];
+      for (int k = 0; k < 5; ++k) {
+        const int64_t slice = Clamp(d + k - 2, depth_);
+        first[k] = Shifted(image, slice, h, pair.first);
+        second[k] = Shifted(image, slice, h, pair.second);
+      }
+      similarity_rows::SumFiveSquares(first, second, width_, row);
+      continue;
+    }
+    std::fill(row, row + width_, T(0));
+    for (int64_t k = -radius_; k <= radius_; ++k) {
+      const int64_t slice = Clamp(d + k, depth_);
+      similarity_rows::AddSquares(Shifted(image, slice, h, pair.first),
+                                  Shifted(image, slice, h, pair.second), width_,
+                                  row);
+    }
+  }
+}
+
+template <typename T>
+template <typename Row>
+void Comparison<T>::ForRows(const Padded<T>& image, int64_t d,
+                            const Row& row) const {
+  const int64_t length = 2 * radius_ + 1;
+  const int64_t stride = kPairs * width_;
+  std::vector<T> columns(length * stride), similarities(stride);
+  std::vector<T> padded(width_ + 2 * radius_);
+  const T scale = static_cast<T>(1.0 / (length * length * length));
+  for (int64_t h = 0; h < std::min(radius_, height_); ++h) {
+    ColumnSums(image, d, h, columns.data() + h % length * stride);
+  }
+  for (int64_t h = 0; h < height_; ++h) {
+    if (h + radius_ < height_) {
+      ColumnSums(image, d, h + radius_,
+                 columns.data() + (h + radius_) % length * stride);
+    }
+    for (int c = 0; c < kPairs; ++c) {
+      std::fill(padded.begin(), padded.end(), T(0));
+      T* const middle = padded.data() + radius_;
+      for (int64_t k = -radius_; k <= radius_; ++k) {
+        similarity_rows::AddRow(columns.data() +
+                                    Clamp(h + k, height_) % length * stride +
+                                    c * width_,
+                                T(1), width_, middle);
+      }
+      std::fill(padded.data(), middle, middle[0]);
+      std::fill(middle + width_, middle + width_ + radius_, middle[width_ - 1]);
+      similarity_rows::BoxRow(padded.data(), radius_, scale, width_,
+                              similarities.data() + c * width_);
+    }
+    row(h, similarities.data());
+  }
+}
+
+template <typename T>
+double Comparison<T>::MeanVariance(const Padded<T>& image) const {
+  std::vector<double> sums(depth_);
+  at::parallel_for(0, depth_, 1, [&](int64_t begin, int64_t end) {
+    std::vector<T> scratch(width_);
+    for (int64_t d = begin; d < end; ++d) {
+      ForRows(image, d, [&](int64_t, const T* rows) {
+        sums[d] += similarity_rows::SumVariances(rows, width_, scratch.data());
+      });
+    }
+  });
+  double total = 0;
+  for (const double sum : sums) total += sum;
+  return total / (depth_ * height_ * width_);
+}
+
+// The adjoint of the sums along h and w, of one slice [height, kPairs, width].
+template <typename T>
+void Comparison<T>::AdjointBoxInSlice(const T* slice, T* out) const {
+  const int64_t stride = kPairs * width_;
+  std::vector<T> padded(width_ + 2 * radius_);
+  for (int64_t h = 0; h < height_; ++h) {
+    for (int c = 0; c < kPairs; ++c) {
+      std::fill(padded.begin(), padded.end(), T(0));
+      T* const middle = padded.data() + radius_;
+      for (int64_t from = std::max<int64_t>(h - radius_, 0);
+           from <= std::min(h + radius_, height_ - 1); ++from) {
+        similarity_rows::AddRow(
+            slice + from * stride + c * width_,
+            static_cast<T>(Times(h, from, height_, radius_)), width_, middle);
+      }
+      T* const row = out + h * stride + c * width_;
+      similarity_rows::BoxRow(padded.data(), radius_, T(1), width_, row);
+      // Boxes that reach beyond an end read it again.
+      for (int64_t w = 0; w < std::min(radius_, width_); ++w) {
+        row[0] += static_cast<T>(radius_ - w) * middle[w];
+        row[width_ - 1] += static_cast<T>(radius_ - w) * middle[width_ - 1 - w];
+      }
+    }
+  }
+}
+
+// Sends the derivatives by the squared differences of one slice to the voxels
+// of slices [begin, end).
+template <typename T>
+void Comparison<T>::ScatterSlice(const Padded<T>& b, const std::vector<T>& ring,
+                                 int64_t slice, int64_t begin, int64_t end,
+                                 T* padded_grad) const {
+  const int64_t length = 2 * radius_ + 1;
+  const int64_t stride = kPairs * width_;
+  const int64_t plane = height_ * stride;
+  std::vector<T> factor(width_);
+  for (int64_t h = 0; h < height_; ++h) {
+    for (int c = 0; c < kPairs; ++c) {
+      const NeighbourPair& pair = kNeighbourPairs[c];
+      const int64_t first_d = Clamp(slice + dilation_ * pair.first[0], depth_);
+      const int64_t second_d =
+          Clamp(slice + dilation_ * pair.second[0], depth_);
+      const bool to_first = first_d >= begin && first_d < end;
+      const bool to_second = second_d >= begin && second_d < end;
+      if (!to_first && !to_second) continue;
+      std::fill(factor.begin(), factor.end(), T(0));
+      for (int64_t from = std::max<int64_t>(slice - radius_, 0);
+           from <= std::min(slice + radius_, depth_ - 1); ++from) {
+        similarity_rows::AddRow(
+            ring.data() + from % length * plane + h * stride + c * width_,
+            static_cast<T>(2 * Times(slice, from, depth_, radius_)), width_,
+            factor.data());
+      }
+      const T* const first = Shifted(b, slice, h, pair.first);
+      const T* const second = Shifted(b, slice, h, pair.second);
+      const auto target = [&](int64_t d, const std::array<int, 3>& offset) {
+        return padded_grad +
+               ((d - begin) * height_ +
+                Clamp(h + dilation_ * offset[1], height_)) *
+                   b.stride +
+               b.padding + dilation_ * offset[2];
+      };
+      if (to_first) {
+        similarity_rows::ToFirst(factor.data(), first, second, T(1), width_,
+                                 target(first_d, pair.first));
+      }
+      if (to_second) {
+        similarity_rows::ToFirst(factor.data(), first, second, T(-1), width_,
+                                 target(second_d, pair.second));
+      }
+    }
+  }
+}
+
+template <typename T>
+double Comparison<T>::Slab(const Padded<T>& a, const Padded<T>& b,
+                           const Bounds& a_bounds, const Bounds& b_bounds,
+                           int64_t begin, int64_t end, T* grad_b) const {
+  const int64_t length = 2 * radius_ + 1;
+  const int64_t stride = kPairs * width_;
+  const int64_t plane = height_ * stride;
+  const bool gradient = grad_b != nullptr;
+  const int64_t reach = gradient ? radius_ + dilation_ : 0;
+  const int64_t first = std::max<int64_t>(begin - reach, 0);
+  const int64_t last = std::min(end + reach, depth_);
+  const int64_t first_scattered = std::max<int64_t>(begin - dilation_, 0);
+  const int64_t last_scattered = std::min(end + dilation_, depth_);
+
+  std::vector<T> described(plane), least(width_), inverse(width_),
+      moves(width_), by_mean(width_), b_rows(stride);
+  std::vector<T> by_similarity(gradient ? plane : 0);
+  std::vector<T> ring(gradient ? length * plane : 0);
+  std::vector<T> padded_grad(gradient ? (end - begin) * height_ * b.stride : 0,
+                             T(0));
+  const T scale = static_cast<T>(1.0 / (length * length * length));
+  double sum = 0;
+  for (int64_t d = first; d < last; ++d) {
+    ForRows(a, d, [&](int64_t h, const T* rows) {
+      T* const own = described.data() + h * stride;
+      std::copy(rows, rows + stride, own);
+      similarity_rows::Describe(own, width_, a_bounds.low, a_bounds.high,
+                                least.data(), inverse.data(), moves.data());
+    });
+    ForRows(b, d, [&](int64_t h, const T* rows) {
+      std::copy(rows, rows + stride, b_rows.data());
+      similarity_rows::Describe(b_rows.data(), width_, b_bounds.low,
+                                b_bounds.high, least.data(), inverse.data(),
+                                moves.data());
+      const T* const a_rows = described.data() + h * stride;
+      if (d >= begin && d < end) {
+        sum += similarity_rows::Difference(a_rows, b_rows.data(), stride);
+      }
+      if (gradient) {
+        similarity_rows::Differentiate(
+            a_rows, b_rows.data(), rows, least.data(), inverse.data(),
+            moves.data(), scale, width_, by_mean.data(),
+            by_similarity.data() + h * stride);
+      }
+    });
+    if (!gradient) continue;
+    AdjointBoxInSlice(by_similarity.data(), ring.data() + d % length * plane);
+    const int64_t done = d - radius_;
+    if (done >= first_scattered && done < last_scattered) {
+      ScatterSlice(b, ring, done, begin, end, padded_grad.data());
+    }
+  }
+  if (!gradient) return sum;
+  // Where the volume ends, the last slices have seen all there is.
+  for (int64_t done = std::max(last - radius_, first_scattered);
+       done < last_scattered; ++done) {
+    ScatterSlice(b, ring, done, begin, end, padded_grad.data());
+  }
+  for (int64_t row = 0; row < (end - begin) * height_; ++row) {
+    const T* const in = padded_grad.data() + row * b.stride;
+    T* const out = grad_b + (begin * height_ + row) * width_;
+    std::copy(in + b.padding, in + b.padding + width_, out);
+    for (int64_t w = 0; w < b.padding; ++w) {
+      out[0] += in[w];
+      out[width_ - 1] += in[b.padding + width_ + w];
+    }
+  }
+  return sum;
+}
+
+}  // namespace
+
+template <typename T>
+double CompareSelfSimilarities(const T* a, const T* b, int64_t volumes,
+                               const std::array<int64_t, 3>& size,
+                               int64_t radius, int64_t dilation, T* grad_b) {
+  const Comparison<T> comparison(size, radius, dilation);
+  const int64_t voxels = size[0] * size[1] * size[2];
+  double total = 0;
+  for (int64_t volume = 0; volume < volumes; ++volume) {
+    const Padded<T> own_a(a + volume * voxels, size, dilation);
+    const Padded<T> own_b(b + volume * voxels, size, dilation);
+    const typename Comparison<T>::Bounds a_bounds(
+        comparison.MeanVariance(own_a));
+    const typename Comparison<T>::Bounds b_bounds(
+        comparison.MeanVariance(own_b));
+    std::vector<double> sums(comparison.slabs());
+    at::parallel_for(0, sums.size(), 1, [&](int64_t begin, int64_t end) {
+      for (int64_t slab = begin; slab < end; ++slab) {
+        sums[slab] =
+            comparison.Slab(own_a, own_b, a_bounds, b_bounds, slab * kSlab,
+                            std::min((slab + 1) * kSlab, size[0]),
+                            grad_b ? grad_b + volume * voxels : nullptr);
+      }
+    });
+    for (const double sum : sums) total += sum;
+  }
+  return total;
+}
+
+template double CompareSelfSimilarities<float>(const float*, const float*,
+                                               int64_t,
+                                               const std::array<int64_t, 3>&,
+                                               int64_t, int64_t, float*);
+template double CompareSelfSimilarities<double>(const double*, const double*,
+                                                int64_t,
+                                                const std::array<int64_t, 3>&,
+                                                int64_t, int64_t, double*);
+
+}  // namespace mir::losses::kernels
