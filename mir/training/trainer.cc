@@ -31,6 +31,7 @@
 #include "mir/training/objective.h"
 #include "mir/training/progress.h"
 #include "mir/training/run_folder.h"
+#include "mir/training/skip_limit.h"
 #include "mir/training/summary.h"
 #include "mir/training/training_state.h"
 #include "mir/training/validation.h"
@@ -61,7 +62,8 @@ class Run {
         folder_(options.out),
         is_main_(distributed::IsMainProcess(environment.context)),
         global_batch_(options.batch_size * options.accumulate *
-                      environment.context.world.size) {}
+                      environment.context.world.size),
+        skips_(options.skip_nonfinite) {}
 
   absl::Status Start();
   absl::Status Loop();
@@ -100,7 +102,7 @@ class Run {
   std::unique_ptr<Progress> progress_;  // On the main process.
   Position position_;
   int64_t steps_ = 0;
-  int64_t skipped_ = 0;
+  SkipLimit skips_;
   absl::optional<ValidationResult> validation_;
   const absl::Time began_ = absl::Now();
 };
@@ -261,8 +263,8 @@ absl::Status Run::Loop() {
     Beat("train");
     MIR_RETURN_IF_ERROR(
         Log(outcome, absl::ToDoubleSeconds(absl::Now() - began)));
-    if (!outcome.finite && !learner_->scaler().enabled() &&
-        ++skipped_ > options_.skip_nonfinite) {
+    if (skips_.Exceeded(outcome.finite, outcome.updated,
+                        learner_->scaler().enabled())) {
       return WithExitCode(
           absl::OutOfRangeError(absl::StrCat(
               "the loss is not finite at step ", position_.step,

@@ -125,6 +125,7 @@ LIBRARIES = [
     "//mir/models:registration_model",
     "//mir/models:registry",
     "//mir/precision:autocast",
+    "//mir/precision:fp32_forward",
     "//mir/precision:fp32_region",
     "//mir/precision:grad_scaler",
     "//mir/precision:precision",
