@@ -20,6 +20,8 @@
 #include "mir/checkpoint/atomic_file.h"
 #include "mir/checkpoint/input_file.h"
 #include "mir/checkpoint/pickle.h"
+#include "mir/checkpoint/safetensors.h"
+#include "mir/checkpoint/storage_reader.h"
 #include "mir/checkpoint/unpickle.h"
 #include "mir/checkpoint/zip_file.h"
 
@@ -41,15 +43,6 @@ absl::Status InFile(const std::string& path, const absl::Status& status) {
   if (status.ok() || absl::StrContains(status.message(), path)) return status;
   return absl::Status(status.code(),
                       absl::StrCat(path, ": ", status.message()));
-}
-
-absl::StatusOr<at::Tensor> Allocate(int64_t nbytes) {
-  at::Tensor bytes;
-  MIR_RETURN_IF_ERROR(CatchTorch([&] {
-    bytes = at::empty({nbytes}, at::kByte);
-    return absl::OkStatus();
-  }));
-  return bytes;
 }
 
 UnpickleOptions PickleOptionsOf(const ReadOptions& options) {
@@ -107,6 +100,7 @@ absl::StatusOr<Value> ReadZip(InputFile file, const ReadOptions& options) {
                                     options.check_crc));
   MIR_ASSIGN_OR_RETURN(const ParsedPickle parsed,
                        ParsePickle(pickle, PickleOptionsOf(options)));
+  StorageReader storages(zip.file(), options);
   return parsed.Build(
       [&](const StorageRecord& record) -> absl::StatusOr<at::Storage> {
         const std::string name = absl::StrCat(folder, "data/", record.key);
@@ -122,11 +116,11 @@ absl::StatusOr<Value> ReadZip(InputFile file, const ReadOptions& options) {
               path, ": entry '", absl::Utf8SafeCHexEscape(name), "' has ",
               entry->size, " bytes where its tensors need ", record.nbytes));
         }
-        MIR_ASSIGN_OR_RETURN(const at::Tensor bytes,
-                             Allocate(static_cast<int64_t>(entry->size)));
-        MIR_RETURN_IF_ERROR(
-            zip.Read(*entry, options.check_crc, bytes.mutable_data_ptr()));
-        return bytes.storage();
+        MIR_ASSIGN_OR_RETURN(const uint64_t offset, zip.DataOffset(*entry));
+        return storages.Load(offset, entry->size,
+                             c10::elementSize(record.dtype), [&](void* out) {
+                               return zip.Read(*entry, options.check_crc, out);
+                             });
       });
 }
 
@@ -140,19 +134,17 @@ class LegacyReader {
     MIR_RETURN_IF_ERROR(ReadHeader());
     MIR_ASSIGN_OR_RETURN(const ParsedPickle parsed, Pickle());
     MIR_RETURN_IF_ERROR(FindStorages(parsed));
-    return parsed.Build(
-        [&](const StorageRecord& record) -> absl::StatusOr<at::Storage> {
-          const auto found = offsets_.find(record.key);
-          if (found == offsets_.end()) {
-            return absl::DataLossError(
-                absl::StrCat("lacks the storage '",
-                             absl::Utf8SafeCHexEscape(record.key), "'"));
-          }
-          MIR_ASSIGN_OR_RETURN(const at::Tensor bytes, Allocate(record.nbytes));
-          MIR_RETURN_IF_ERROR(file_.Read(
-              found->second, bytes.mutable_data_ptr(), record.nbytes));
-          return bytes.storage();
-        });
+    StorageReader storages(file_, options_);
+    return parsed.Build([&](const StorageRecord& record)
+                            -> absl::StatusOr<at::Storage> {
+      const auto found = offsets_.find(record.key);
+      if (found == offsets_.end()) {
+        return absl::DataLossError(absl::StrCat(
+            "lacks the storage '", absl::Utf8SafeCHexEscape(record.key), "'"));
+      }
+      return storages.Load(found->second, static_cast<uint64_t>(record.nbytes),
+                           c10::elementSize(record.dtype));
+    });
   }
 
  private:
@@ -267,11 +259,21 @@ absl::StatusOr<Value> ReadFile(const std::string& path,
         "is empty (0 bytes), perhaps from a save that "
         "was cut off");
   }
-  char start[4] = {};
-  MIR_RETURN_IF_ERROR(
-      file.Read(0, start, std::min<uint64_t>(file.size(), sizeof(start))));
-  if (std::memcmp(start, "PK\x03\x04", sizeof(start)) == 0) {
+  std::string start(std::min<uint64_t>(file.size(), kSafetensorsStart), '\0');
+  MIR_RETURN_IF_ERROR(file.Read(0, start.data(), start.size()));
+  if (absl::StartsWith(start, "PK\x03\x04")) {
     return ReadZip(std::move(file), options);
+  }
+  if (BeginsAsSafetensors(start)) {
+    MIR_ASSIGN_OR_RETURN(Safetensors content, ReadSafetensors(path, options));
+    Dict dict(/*ordered=*/true);
+    for (auto& [name, tensor] : content.tensors) {
+      // Its names are longer than a Dict's keys may be.
+      if (!dict.Set(name, std::move(tensor))) {
+        return absl::InvalidArgumentError("a name longer than 64 KiB");
+      }
+    }
+    return Value(std::move(dict));
   }
   return LegacyReader(file, options).Read();
 }

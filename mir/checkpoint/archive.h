@@ -5,24 +5,19 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "mir/checkpoint/read_options.h"
 #include "mir/checkpoint/value.h"
 
 namespace mir::checkpoint {
 
-struct ReadOptions {
-  // False accepts wrong CRC-32s, as of files that were saved without.
-  bool check_crc = true;
-  // Keeps what is of an unknown class as an Object instead of refusing it.
-  bool keep_unknown_classes = false;
-};
-
 // Reads a file that Python's torch.save or WriteCheckpoint wrote (.pth, .pt,
 // .pth.tar): the zip format, and the one from before torch 1.6, which has no
-// checksums.
+// checksums. A safetensors file is read as a dict of its tensors.
 //
-// Nothing in the file is executed. All tensors come to the CPU, wherever they
-// were saved; those that shared a storage share it again; none requires a
-// gradient. Memory stays in proportion to the file. Thread-safe.
+// Nothing in the file is executed. All tensors come to the device that is asked
+// for, wherever they were saved; those that shared a storage share it again;
+// none requires a gradient. Memory stays in proportion to the file.
+// Thread-safe.
 //
 // Errors name the file and what is wrong in it: NOT_FOUND and the like from the
 // system; DATA_LOSS for one that is truncated or damaged (with the entry whose

@@ -1,5 +1,6 @@
 #include "mir/checkpoint/archive.h"
 
+#include <ATen/Context.h>
 #include <ATen/core/Tensor.h>
 #include <ATen/ops/arange.h>
 #include <ATen/ops/ones.h>
@@ -169,6 +170,60 @@ TEST(ReadCheckpointTest, TensorsFromAGpuComeToTheCpu) {
   const Value state = Load(Shared("saved_on_cuda.pth"));
   ExpectWeights(&state);
   EXPECT_TRUE(state.Find("conv.weight")->tensor()->is_cpu());
+}
+
+TEST(ReadCheckpointTest, MappedFilesHoldTheSame) {
+  ReadOptions options;
+  options.map = true;
+  for (const char* name :
+       {"state_dict.pth", "state_dict_legacy_nonzip.pth", "training.pth.tar",
+        "half.pth", "strides_and_sharing.pth", "parameter_objects.pth",
+        "saved_on_cuda.pth"}) {
+    // Tensors outlive the file's name.
+    const std::string copy = WriteBytes("mapped.pth", Content(Shared(name)));
+    const absl::StatusOr<Value> mapped = ReadCheckpoint(copy, options);
+    fs::remove(copy);
+    ASSERT_THAT(mapped, IsOk()) << name;
+    EXPECT_EQ(ValueText(*mapped), ValueText(Load(Shared(name)))) << name;
+  }
+  // Changing one changes neither the file nor what is read again.
+  const std::string copy =
+      WriteBytes("mapped.pth", Content(Shared("state_dict.pth")));
+  const absl::StatusOr<Value> mapped = ReadCheckpoint(copy, options);
+  ASSERT_THAT(mapped, IsOk());
+  const at::Tensor weight = *mapped->Find("conv.weight")->tensor();
+  weight.mul_(2);
+  EXPECT_TRUE(weight.equal(Load(copy).Find("conv.weight")->tensor()->mul(2)));
+  // The tensors' checksums are not looked at, the pickle's is.
+  EXPECT_THAT(ReadCheckpoint(Shared("flipped_byte.pth"), options), IsOk());
+  std::string damaged = Content(Shared("state_dict.pth"));
+  damaged[damaged.find("head.bias")] = 'H';
+  EXPECT_THAT(ReadCheckpoint(WriteBytes("pickle.pth", damaged), options),
+              StatusIs(absl::StatusCode::kDataLoss, HasSubstr("data.pkl")));
+}
+
+TEST(ReadCheckpointTest, TensorsGoWhereTheyAreAskedTo) {
+  ReadOptions options;
+  options.device = at::kMeta;
+  for (const bool map : {false, true}) {
+    options.map = map;
+    const absl::StatusOr<Value> state =
+        ReadCheckpoint(Shared("strides_and_sharing.pth"), options);
+    ASSERT_THAT(state, IsOk());
+    const at::Tensor& transposed = *state->Find("transposed")->tensor();
+    EXPECT_TRUE(transposed.is_meta());
+    EXPECT_EQ(transposed.strides(), at::IntArrayRef({1, 6}));
+    EXPECT_TRUE(transposed.is_alias_of(*state->Find("view")->tensor()));
+  }
+  if (!at::hasCUDA()) GTEST_SKIP() << "no GPU";
+  options.device = c10::Device(at::kCUDA, 0);
+  const absl::StatusOr<Value> state =
+      ReadCheckpoint(Shared("saved_on_cuda.pth"), options);
+  ASSERT_THAT(state, IsOk());
+  const at::Tensor& weight = *state->Find("conv.weight")->tensor();
+  EXPECT_EQ(weight.device(), options.device);
+  ExpectSame(weight.cpu(),
+             *Load(Shared("saved_on_cuda.pth")).Find("conv.weight")->tensor());
 }
 
 TEST(ReadCheckpointTest, RefusesHostileFilesAndRunsNothing) {

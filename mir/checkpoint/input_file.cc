@@ -1,6 +1,7 @@
 #include "mir/checkpoint/input_file.h"
 
 #include <fcntl.h>
+#include <sys/mman.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -72,6 +73,19 @@ absl::Status InputFile::Read(uint64_t offset, void* out, size_t size) const {
     size -= static_cast<size_t>(count);
   }
   return absl::OkStatus();
+}
+
+absl::StatusOr<std::shared_ptr<char>> InputFile::Map() const {
+  // Pages that are only read need no memory of their own, so none is reserved.
+  void* const start = mmap(nullptr, size_, PROT_READ | PROT_WRITE,
+                           MAP_PRIVATE | MAP_NORESERVE, descriptor_, 0);
+  if (start == MAP_FAILED) {
+    return absl::ErrnoToStatus(
+        errno, absl::StrCat(path_, ": cannot be mapped into memory"));
+  }
+  return std::shared_ptr<char>(
+      static_cast<char*>(start),
+      [size = size_](char* mapping) { munmap(mapping, size); });
 }
 
 }  // namespace mir::checkpoint

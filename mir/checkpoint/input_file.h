@@ -3,6 +3,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <string>
 
 #include "absl/status/status.h"
@@ -27,6 +28,11 @@ class InputFile {
   // Reads `size` bytes from `offset` on. Errors name the file: OUT_OF_RANGE
   // where it ends before, else what the system says.
   absl::Status Read(uint64_t offset, void* out, size_t size) const;
+
+  // The whole file, which is not empty, in memory that is read from the disk
+  // when it is used. Writing there changes this mapping alone. It stays when
+  // the file is closed.
+  absl::StatusOr<std::shared_ptr<char>> Map() const;
 
  private:
   InputFile(std::string path, int descriptor, uint64_t size);

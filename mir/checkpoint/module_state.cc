@@ -87,6 +87,25 @@ StateDict ModuleState(const torch::nn::Module& module) {
   return state;
 }
 
+const torch::nn::Module& UnwrapModel(const torch::nn::Module& module) {
+  const auto& children = module.named_children();
+  if (children.size() != 1 || children[0].key() != "module" ||
+      !module.named_parameters(/*recurse=*/false).is_empty() ||
+      !module.named_buffers(/*recurse=*/false).is_empty()) {
+    return module;
+  }
+  return UnwrapModel(*children[0].value());
+}
+
+torch::nn::Module& UnwrapModel(torch::nn::Module& module) {
+  return const_cast<torch::nn::Module&>(
+      UnwrapModel(static_cast<const torch::nn::Module&>(module)));
+}
+
+StateDict StateDictForSaving(const torch::nn::Module& module) {
+  return ModuleState(UnwrapModel(module));
+}
+
 std::string LoadReport::Describe() const {
   std::string text;
   const auto add = [&](absl::string_view what,
@@ -106,14 +125,20 @@ std::string LoadReport::Describe() const {
   return text;
 }
 
-absl::StatusOr<LoadReport> LoadStateDict(torch::nn::Module& module,
-                                         const StateDict& state, bool strict) {
+namespace {
+
+struct Comparison {
+  LoadReport report;
+  std::vector<std::pair<at::Tensor, at::Tensor>> copies;  // To, from.
+};
+
+Comparison Compare(const torch::nn::Module& module, const StateDict& state) {
   const StateDict own = ModuleState(module);
   absl::flat_hash_map<absl::string_view, const at::Tensor*> given;
   for (const auto& [name, tensor] : state.entries) given[name] = &tensor;
 
-  LoadReport report;
-  std::vector<std::pair<at::Tensor, at::Tensor>> copies;  // To, from.
+  Comparison comparison;
+  LoadReport& report = comparison.report;
   absl::flat_hash_map<absl::string_view, bool> wanted;
   for (const auto& [name, target] : own.entries) {
     wanted[name] = true;
@@ -133,23 +158,41 @@ absl::StatusOr<LoadReport> LoadStateDict(torch::nn::Module& module,
       continue;
     }
     report.loaded.push_back(name);
-    copies.emplace_back(target, std::move(source));
+    comparison.copies.emplace_back(target, std::move(source));
   }
   for (const auto& [name, tensor] : state.entries) {
     if (wanted.contains(name)) continue;
     (IsGrid(name) ? report.ignored_grids : report.unexpected).push_back(name);
   }
-  const bool complete = report.missing.empty() && report.unexpected.empty() &&
-                        report.mismatched.empty();
-  if (report.loaded.empty() || (strict && !complete)) {
+  return comparison;
+}
+
+}  // namespace
+
+LoadReport CompareStateDict(const torch::nn::Module& module,
+                            const StateDict& state) {
+  return Compare(module, state).report;
+}
+
+absl::StatusOr<LoadReport> LoadStateDict(torch::nn::Module& module,
+                                         const StateDict& state, bool strict) {
+  Comparison comparison = Compare(module, state);
+  LoadReport& report = comparison.report;
+  if (report.loaded.empty() || (strict && !report.fits())) {
     return Refusal(report, state);
   }
   MIR_RETURN_IF_ERROR(CatchTorch([&] {
     const at::NoGradGuard no_gradients;
-    for (auto& [target, source] : copies) target.copy_(source);
+    for (auto& [target, source] : comparison.copies) target.copy_(source);
     return absl::OkStatus();
   }));
-  return report;
+  return std::move(report);
+}
+
+absl::StatusOr<LoadReport> LoadPartialWeights(torch::nn::Module& module,
+                                              const StateDict& state) {
+  MIR_ASSIGN_OR_RETURN(const StateDict stripped, StripModulePrefix(state));
+  return LoadStateDict(UnwrapModel(module), stripped, /*strict=*/false);
 }
 
 }  // namespace mir::checkpoint

@@ -19,6 +19,16 @@ namespace mir::checkpoint {
 // both names. The tensors are the module's own, without their gradients.
 StateDict ModuleState(const torch::nn::Module& module);
 
+// The model inside its wrappers (DataParallel, DDP): as in Python, a module
+// whose only child is called `module`, and which has no parameters and buffers
+// of its own, wraps that child. Another module is itself.
+torch::nn::Module& UnwrapModel(torch::nn::Module& module);
+const torch::nn::Module& UnwrapModel(const torch::nn::Module& module);
+
+// The weights as they should be saved, so that a plain model loads them
+// strictly: those of the model inside its wrappers.
+StateDict StateDictForSaving(const torch::nn::Module& module);
+
 // What LoadStateDict did with each name.
 struct LoadReport {
   std::vector<std::string> loaded;
@@ -30,9 +40,21 @@ struct LoadReport {
   // modules keep these constants as buffers, ours need none.
   std::vector<std::string> ignored_grids;
 
+  // Whether every name is in both, with equal shapes (but for the grids).
+  bool fits() const {
+    return !loaded.empty() && missing.empty() && unexpected.empty() &&
+           mismatched.empty();
+  }
+
   // All of the above in words, for a log; one line for each that is not empty.
   std::string Describe() const;
 };
+
+// How `state` fits the parameters and buffers of `module`, as LoadStateDict
+// sees it: under `loaded` stand those that it would load. Neither is changed,
+// and no value is looked at.
+LoadReport CompareStateDict(const torch::nn::Module& module,
+                            const StateDict& state);
 
 // Copies `state` into the parameters and buffers of `module`, converting dtype
 // and device.
@@ -47,6 +69,12 @@ struct LoadReport {
 // way, if not a single name fits. `module` is then unchanged.
 absl::StatusOr<LoadReport> LoadStateDict(torch::nn::Module& module,
                                          const StateDict& state, bool strict);
+
+// Loads of `state` what fits, whatever wrappers the module or the saved one
+// has: StripModulePrefix, then LoadStateDict without `strict` into
+// UnwrapModel(module). The report says what did not fit. Errors are theirs.
+absl::StatusOr<LoadReport> LoadPartialWeights(torch::nn::Module& module,
+                                              const StateDict& state);
 
 }  // namespace mir::checkpoint
 

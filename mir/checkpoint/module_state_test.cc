@@ -219,6 +219,56 @@ TEST(LoadStateDictTest, PartialLoadsTheRestAndReports) {
   ExpectLoaded(other, {"head.weight"});
 }
 
+// What DataParallel, DDP and the like look like from here.
+struct Wrapper : torch::nn::Module {
+  explicit Wrapper(const std::shared_ptr<torch::nn::Module>& model) {
+    register_module("module", model);
+  }
+};
+
+TEST(UnwrapModelTest, FindsTheModelInsideItsWrappers) {
+  const auto small = std::make_shared<Small>();
+  const Wrapper outer(std::make_shared<Wrapper>(small));
+  EXPECT_EQ(&UnwrapModel(outer), small.get());
+  EXPECT_EQ(&UnwrapModel(*small), small.get());
+  const StateDict saved = StateDictForSaving(outer);
+  const StateDict plain = ModuleState(*small);
+  ASSERT_EQ(saved.entries.size(), plain.entries.size());
+  EXPECT_EQ(saved.entries[0].first, plain.entries[0].first);
+  EXPECT_EQ(saved.versions, plain.versions);
+
+  // A model with a part of that name is no wrapper.
+  Wrapper part(small);
+  part.register_buffer("mean", torch::zeros({1}));
+  EXPECT_EQ(&UnwrapModel(part), &part);
+  Wrapper two(small);
+  two.register_module("head", torch::nn::Linear(2, 2).ptr());
+  EXPECT_EQ(&UnwrapModel(two), &two);
+}
+
+TEST(LoadPartialWeightsTest, StripsMixedPrefixesAndReportsTheRest) {
+  const auto small = std::make_shared<Small>();
+  Wrapper wrapped(small);
+  for (const char* file : {"missing_and_extra.pth", "module_prefix.pth",
+                           "compiled_in_ddp_prefix.pth", "state_dict.pth"}) {
+    auto state = Weights(file);
+    ASSERT_THAT(state, IsOk());
+    state->entries[0].first = "module." + state->entries[0].first;
+    const auto report = LoadPartialWeights(wrapped, *state);
+    ASSERT_THAT(report, IsOk()) << file;
+    const bool complete = std::string(file) != "missing_and_extra.pth";
+    EXPECT_EQ(report->missing.empty(), complete) << report->Describe();
+    EXPECT_EQ(report->unexpected.empty(), complete);
+    ExpectLoaded(*small, complete ? std::vector<std::string>()
+                                  : std::vector<std::string>{"head.bias"});
+  }
+  StateDict other;
+  other.entries = {{"module.other", torch::ones({2})}};
+  EXPECT_THAT(LoadPartialWeights(wrapped, other),
+              StatusIs(absl::StatusCode::kInvalidArgument,
+                       HasSubstr("1 unexpected in the weights: other")));
+}
+
 TEST(LoadStateDictTest, NotASingleNameIsAlwaysAnError) {
   Small module;
   StateDict other;

@@ -81,16 +81,22 @@ const at::Tensor* StateDict::Find(absl::string_view name) const {
   return nullptr;
 }
 
+std::string WeightsKey(const Value& checkpoint) {
+  for (const absl::string_view name : kNames) {
+    const Value* value = checkpoint.Find(name);
+    if (value != nullptr && value->dict() != nullptr) return std::string(name);
+  }
+  return "";
+}
+
 absl::StatusOr<StateDict> FindStateDict(const Value& checkpoint) {
   if (checkpoint.dict() == nullptr) {
     return absl::InvalidArgumentError(
         absl::StrCat("the checkpoint is ", checkpoint.Describe(),
                      " where a dict with weights is wanted"));
   }
-  for (const absl::string_view name : kNames) {
-    const Value* value = checkpoint.Find(name);
-    if (value == nullptr || value->dict() == nullptr) continue;
-    return FromDict(*value->dict(), absl::StrCat("'", name, "'"));
+  if (const std::string key = WeightsKey(checkpoint); !key.empty()) {
+    return FromDict(*checkpoint.Find(key)->dict(), absl::StrCat("'", key, "'"));
   }
   return FromDict(*checkpoint.dict(),
                   "the checkpoint, which has no 'state_dict', "

@@ -35,6 +35,10 @@ struct StateDict {
 // these holds weights.
 absl::StatusOr<StateDict> FindStateDict(const Value& checkpoint);
 
+// The key under which FindStateDict looks for the weights; empty where it is
+// the checkpoint itself.
+std::string WeightsKey(const Value& checkpoint);
+
 // Removes what wrappers put before the names: `module.` (DataParallel, DDP) and
 // `_orig_mod.` (torch.compile), in front of any name, however often and in
 // whatever order; `_orig_mod.` also within a name, where a part of the model

@@ -44,6 +44,10 @@ class ZipFile {
   // of those that are is the size bound by the file's.
   absl::Status CheckStored(const ZipEntry& entry) const;
 
+  // Where the bytes of an entry begin in the file; `entry.size` of them lie
+  // within it. Errors as of Read.
+  absl::StatusOr<uint64_t> DataOffset(const ZipEntry& entry) const;
+
   // Reads all of an entry to `out`, which has room for `entry.size` bytes.
   // Errors name file and entry: DATA_LOSS where its local header or, with
   // `check_crc`, its CRC-32 does not fit; those of CheckStored.
@@ -55,7 +59,6 @@ class ZipFile {
   explicit ZipFile(InputFile file) : file_(std::move(file)) {}
   absl::Status ReadDirectory();
   absl::Status Damaged(absl::string_view what) const;
-  absl::StatusOr<uint64_t> DataOffset(const ZipEntry& entry) const;
 
   InputFile file_;
   std::vector<ZipEntry> entries_;

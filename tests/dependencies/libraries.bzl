@@ -14,6 +14,8 @@ LIBRARIES = [
     "//mir/checkpoint:module_state",
     "//mir/checkpoint:optimizer_state",
     "//mir/checkpoint:pickle",
+    "//mir/checkpoint:read_options",
+    "//mir/checkpoint:safetensors",
     "//mir/checkpoint:state_dict",
     "//mir/checkpoint:unpickle",
     "//mir/checkpoint:value",
