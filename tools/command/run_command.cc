@@ -16,9 +16,9 @@
 namespace mir::tools {
 namespace {
 
-absl::Status RunWithFlags(int argc, const char* const* argv,
-                          const std::string& usage,
-                          const std::function<absl::Status()>& run) {
+absl::Status RunWithFlags(
+    int argc, const char* const* argv, const std::string& usage,
+    const std::function<absl::Status(const CommandLine&)>& run) {
   MIR_RETURN_IF_ERROR(
       WithExitCode(launch::EnterCallersDirectory(launch::CurrentEnv()),
                    launch::kEnvironment));
@@ -27,21 +27,30 @@ absl::Status RunWithFlags(int argc, const char* const* argv,
     std::cout << CommandLineHelp(usage);
     return absl::OkStatus();
   }
-  if (!line.arguments.empty()) {
-    return absl::InvalidArgumentError(absl::StrCat(
-        "'", line.arguments[0],
-        "' is no option; options begin with -- (--help lists all)"));
-  }
-  return CatchTorch(run);
+  return CatchTorch([&] { return run(line); });
 }
 
 }  // namespace
 
-int RunCommand(int argc, const char* const* argv, const std::string& usage,
-               const std::function<absl::Status()>& run) {
+int RunCommandWithArguments(
+    int argc, const char* const* argv, const std::string& usage,
+    const std::function<absl::Status(const CommandLine& line)>& run) {
   const absl::Status status = RunWithFlags(argc, argv, usage, run);
   if (!status.ok()) std::cerr << "error: " << status.message() << std::endl;
   return ExitCodeOf(status);
+}
+
+int RunCommand(int argc, const char* const* argv, const std::string& usage,
+               const std::function<absl::Status()>& run) {
+  return RunCommandWithArguments(
+      argc, argv, usage, [&](const CommandLine& line) -> absl::Status {
+        if (!line.arguments.empty()) {
+          return absl::InvalidArgumentError(absl::StrCat(
+              "'", line.arguments[0],
+              "' is no option; options begin with -- (--help lists all)"));
+        }
+        return run();
+      });
 }
 
 void Say(const std::string& verb, const std::string& what) {

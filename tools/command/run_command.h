@@ -5,6 +5,7 @@
 #include <string>
 
 #include "absl/status/status.h"
+#include "mir/base/command_line.h"
 
 namespace mir::tools {
 
@@ -14,6 +15,11 @@ namespace mir::tools {
 // what LibTorch throws is an error too.
 int RunCommand(int argc, const char* const* argv, const std::string& usage,
                const std::function<absl::Status()>& run);
+
+// The same for a command that takes arguments (files) beside its options.
+int RunCommandWithArguments(
+    int argc, const char* const* argv, const std::string& usage,
+    const std::function<absl::Status(const CommandLine& line)>& run);
 
 // "  Registered 3 pairs": a line on stdout, its verb right-aligned.
 void Say(const std::string& verb, const std::string& what);
