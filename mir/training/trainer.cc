@@ -133,12 +133,14 @@ absl::Status Run::MakeLearner() {
   position_.global_batch = global_batch_;
   if (options_.resume) {
     MIR_ASSIGN_OR_RETURN(position_, LoadTraining(folder_.latest(), *learner_));
-    if (position_.global_batch != global_batch_) {
+    // A training of Python does not say.
+    if (position_.global_batch != 0 &&
+        position_.global_batch != global_batch_) {
       Say(absl::StrCat("     Warning the run had ", position_.global_batch,
                        " pairs per step and now has ", global_batch_,
                        "; the order of the data changes"));
-      position_.global_batch = global_batch_;
     }
+    position_.global_batch = global_batch_;
     // The command line's learning rate, or the recorded one.
     for (auto& group : learner_->optimizer().param_groups()) {
       group.options().set_lr(options_.learning_rate);

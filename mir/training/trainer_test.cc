@@ -14,6 +14,7 @@
 #include "mir/base/exit_status.h"
 #include "mir/checkpoint/archive.h"
 #include "mir/checkpoint/state_dict.h"
+#include "mir/checkpoint/value.h"
 #include "mir/data/synthetic_source.h"
 #include "mir/launch/exit_codes.h"
 #include "mir/testing/status_matchers.h"
@@ -227,6 +228,23 @@ TEST_F(TrainerTest, ALongerRunGoesOn) {
   options_.steps = 6;
   ASSERT_THAT(Resume("short"), IsOk());
   ExpectSameRun("long", "short");
+}
+
+TEST_F(TrainerTest, TakesUpATrainingOfPython) {
+  ASSERT_THAT(Run("long"), IsOk());
+  options_.steps = 3;
+  ASSERT_THAT(Run("python"), IsOk());
+  // What Python's users save: no step, and nothing of ours.
+  const std::string path = RunFolder(Folder("python")).latest();
+  const checkpoint::Value ours = checkpoint::ReadCheckpoint(path).value();
+  checkpoint::Dict file;
+  for (const char* key : {"epoch", "state_dict", "optimizer"}) {
+    file.Set(key, *ours.Find(key));
+  }
+  ASSERT_THAT(checkpoint::WriteCheckpoint(path, file), IsOk());
+  options_.steps = 6;
+  ASSERT_THAT(Resume("python"), IsOk());
+  ExpectSameRun("long", "python");
 }
 
 TEST_F(TrainerTest, ALossThatIsNotFiniteStopsBeforeTheWeights) {

@@ -1,5 +1,8 @@
 #include "mir/training/training_state.h"
 
+#include <ATen/core/Tensor.h>
+
+#include <algorithm>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -47,6 +50,32 @@ Value ScalerValue(const precision::GradScaler& scaler) {
 double NumberOr(const Value& dict, const char* key, double otherwise) {
   const Value* const value = dict.Find(key);
   return value == nullptr ? otherwise : value->number().value_or(otherwise);
+}
+
+// The optimizer steps done: as the file says, else what Adam and AdamW count,
+// since trainings in Python seldom save more than their epoch. Empty where
+// neither tells.
+absl::optional<int64_t> StepsDone(const Value& file) {
+  if (const Value* const step = file.Find("step");
+      step != nullptr && step->integer()) {
+    return *step->integer();
+  }
+  const Value* const optimizer = file.Find("optimizer");
+  const Value* const states =
+      optimizer == nullptr ? nullptr : optimizer->Find("state");
+  if (states == nullptr || states->dict() == nullptr) return absl::nullopt;
+  absl::optional<int64_t> steps;
+  for (const auto& [parameter, state] : states->dict()->entries()) {
+    const Value* const count = state.Find("step");
+    if (count == nullptr) continue;
+    if (count->tensor() != nullptr && count->tensor()->numel() == 1) {
+      steps = std::max(steps.value_or(0),
+                       static_cast<int64_t>(count->tensor()->item<double>()));
+    } else if (count->integer()) {
+      steps = std::max(steps.value_or(0), *count->integer());
+    }
+  }
+  return steps;
 }
 
 // A disabled scaler's state is an empty dict, in Python too.
@@ -112,8 +141,8 @@ absl::StatusOr<Position> LoadTraining(const std::string& path,
                                       Learner& learner) {
   MIR_ASSIGN_OR_RETURN(const Value file, Read(path));
   const Value* const optimizer = file.Find("optimizer");
-  const Value* const step = file.Find("step");
-  if (optimizer == nullptr || step == nullptr || !step->integer()) {
+  const absl::optional<int64_t> step = StepsDone(file);
+  if (optimizer == nullptr || !step.has_value()) {
     return AtFile(path,
                   absl::InvalidArgumentError(
                       "it holds weights but no `optimizer` and `step`, so "
@@ -125,7 +154,7 @@ absl::StatusOr<Position> LoadTraining(const std::string& path,
     return AtFile(path, status);
   }
   Position position;
-  position.step = *step->integer();
+  position.step = *step;
   if (const Value* const epoch = file.Find("epoch")) {
     position.epoch = epoch->integer().value_or(0);
   }
@@ -140,6 +169,8 @@ absl::StatusOr<Position> LoadTraining(const std::string& path,
       position.best = *best->number();
     }
     LoadScaler(training->Find("scaler"), learner.scaler());
+  } else {
+    LoadScaler(file.Find("scaler"), learner.scaler());
   }
   return position;
 }

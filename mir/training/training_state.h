@@ -17,9 +17,10 @@ namespace mir::training {
 // generators to keep: every step seeds its own from (seed, step, rank), and
 // data are a function of their place in the run.
 struct Position {
-  int64_t step = 0;             // Optimizer steps done.
-  int64_t epoch = 0;            // Passes over the data completed.
-  int64_t global_batch = 0;     // Pairs per step, over ranks and micro-steps.
+  int64_t step = 0;   // Optimizer steps done.
+  int64_t epoch = 0;  // Passes over the data completed.
+  // Pairs per step, over ranks and micro-steps; 0 where a file does not say.
+  int64_t global_batch = 0;
   absl::optional<double> best;  // Best validation score, greater is better.
 };
 
@@ -48,6 +49,10 @@ absl::Status LoadWeights(const std::string& path,
 
 // Sets optimizer and scaler of `learner`, whose weights are loaded already, and
 // returns where the run stood. Errors as LoadWeights.
+//
+// A training of Python is taken up too: its file holds `optimizer`, may hold
+// `epoch`, `step` and `scaler` (the state_dict of torch.amp.GradScaler), and
+// where it has no `step` the count of Adam or AdamW stands for it.
 absl::StatusOr<Position> LoadTraining(const std::string& path,
                                       Learner& learner);
 
