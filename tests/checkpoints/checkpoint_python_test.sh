@@ -5,4 +5,4 @@ if [[ -z ${MIR_PYTHON:-} ]]; then
   echo 'SKIPPED: MIR_PYTHON names no Python with torch'
   exit 0
 fi
-exec "$MIR_PYTHON" "$1" "$2" "$TEST_TMPDIR"
+exec "$MIR_PYTHON" "$1" "$2" "$3" "$TEST_TMPDIR"

@@ -1,10 +1,10 @@
-// The C++ side of checkpoint_python_test: trains a small module, which Python
-// also has, and moves the training through files.
+// The C++ side of checkpoint_python_test: trains a module that Python also has
+// (`small`, or a VxmDense, `vxm`), and moves the training through files.
 //
-//   move_training write OPTIMIZER FILE   a training after some steps, with the
-//                                        losses of the next ones
-//   move_training read OPTIMIZER FILE    goes on from such a file; fails where
-//                                        the next losses are others
+//   move_training write MODULE OPTIMIZER FILE   a training after some steps,
+//                                               with the losses of the next
+//   move_training read MODULE OPTIMIZER FILE    goes on from such a file; fails
+//                                               where the next losses differ
 #include <torch/nn/modules/batchnorm.h>
 #include <torch/nn/modules/conv.h>
 #include <torch/nn/modules/linear.h>
@@ -13,8 +13,10 @@
 #include <torch/optim/sgd.h>
 
 #include <cmath>
+#include <functional>
 #include <iostream>
 #include <memory>
+#include <nlohmann/json.hpp>
 #include <string>
 #include <utility>
 #include <vector>
@@ -29,12 +31,18 @@
 #include "mir/checkpoint/state_dict.h"
 #include "mir/checkpoint/value.h"
 #include "mir/checkpoint/value_text.h"
+#include "mir/models/voxelmorph/vxm_dense.h"
 
 namespace mir::checkpoint {
 namespace {
 
 constexpr int kSteps = 3;
 constexpr double kTolerance = 1e-5;
+
+struct Trained {
+  std::shared_ptr<torch::nn::Module> module;
+  std::function<torch::Tensor()> loss;
+};
 
 struct Small : torch::nn::Module {
   Small() {
@@ -60,8 +68,35 @@ struct Small : torch::nn::Module {
   torch::Tensor index;
 };
 
+// As move_training.py configures MIR's.
+absl::StatusOr<Trained> MakeVxm() {
+  MIR_ASSIGN_OR_RETURN(
+      const models::VxmDenseConfig config,
+      models::VxmDenseConfigFromJson({{"img_size", {8, 16, 8}},
+                                      {"nb_unet_features", {{4, 8}, {8, 8, 4}}},
+                                      {"gen_output", true}}));
+  const auto vxm = std::make_shared<models::VxmDense>(config);
+  return Trained{vxm, [vxm] {
+                   const torch::Tensor x =
+                       torch::linspace(-1, 1, 1024).view({1, 1, 8, 16, 8});
+                   const torch::Tensor moving = torch::sin(9 * x);
+                   const torch::Tensor flow =
+                       vxm->Register(moving, torch::cos(7 * x)).displacement;
+                   return (flow - moving).pow(2).mean();
+                 }};
+}
+
+absl::StatusOr<Trained> MakeTrained(const std::string& name) {
+  if (name == "vxm") return MakeVxm();
+  if (name != "small") {
+    return absl::InvalidArgumentError(absl::StrCat("no module ", name));
+  }
+  const auto small = std::make_shared<Small>();
+  return Trained{small, [small] { return small->Loss(); }};
+}
+
 absl::StatusOr<std::unique_ptr<torch::optim::Optimizer>> MakeOptimizer(
-    const std::string& name, Small& module) {
+    const std::string& name, torch::nn::Module& module) {
   if (name == "adam") {
     return std::make_unique<torch::optim::Adam>(
         module.parameters(), torch::optim::AdamOptions(0.01));
@@ -78,11 +113,12 @@ absl::StatusOr<std::unique_ptr<torch::optim::Optimizer>> MakeOptimizer(
   return absl::InvalidArgumentError(absl::StrCat("no optimizer ", name));
 }
 
-std::vector<double> Train(Small& module, torch::optim::Optimizer& optimizer) {
+std::vector<double> Train(const Trained& trained,
+                          torch::optim::Optimizer& optimizer) {
   std::vector<double> losses;
   for (int step = 0; step < kSteps; ++step) {
     optimizer.zero_grad();
-    const torch::Tensor loss = module.Loss();
+    const torch::Tensor loss = trained.loss();
     loss.backward();
     optimizer.step();
     losses.push_back(loss.item<double>());
@@ -117,16 +153,18 @@ Value Values() {
   return values;
 }
 
-absl::Status WriteTraining(const std::string& name, const std::string& path) {
+absl::Status WriteTraining(const std::string& module, const std::string& name,
+                           const std::string& path) {
   torch::manual_seed(1);
-  Small module;
-  MIR_ASSIGN_OR_RETURN(const auto optimizer, MakeOptimizer(name, module));
-  Train(module, *optimizer);
+  MIR_ASSIGN_OR_RETURN(const Trained trained, MakeTrained(module));
+  MIR_ASSIGN_OR_RETURN(const auto optimizer,
+                       MakeOptimizer(name, *trained.module));
+  Train(trained, *optimizer);
   // The state is the module's own: write it before going on.
   const auto write = [&](std::vector<Value> losses) -> absl::Status {
     Dict checkpoint;
     checkpoint.Set("epoch", 3);
-    checkpoint.Set("state_dict", ToValue(ModuleState(module)));
+    checkpoint.Set("state_dict", ToValue(ModuleState(*trained.module)));
     MIR_ASSIGN_OR_RETURN(Value state, OptimizerState(*optimizer));
     checkpoint.Set("optimizer", std::move(state));
     checkpoint.Set("next_losses", Value::List(std::move(losses)));
@@ -136,19 +174,22 @@ absl::Status WriteTraining(const std::string& name, const std::string& path) {
   MIR_RETURN_IF_ERROR(write({}));
   std::vector<Value> losses;
   MIR_ASSIGN_OR_RETURN(const Value saved, ReadCheckpoint(path));
-  for (const double loss : Train(module, *optimizer)) losses.push_back(loss);
+  for (const double loss : Train(trained, *optimizer)) losses.push_back(loss);
   Value again = saved;
   again.mutable_dict()->Set("next_losses", Value::List(std::move(losses)));
   return WriteCheckpoint(path, again);
 }
 
-absl::Status ReadTraining(const std::string& name, const std::string& path) {
+absl::Status ReadTraining(const std::string& module, const std::string& name,
+                          const std::string& path) {
   MIR_ASSIGN_OR_RETURN(const Value checkpoint, ReadCheckpoint(path));
-  Small module;
-  MIR_ASSIGN_OR_RETURN(const auto optimizer, MakeOptimizer(name, module));
+  MIR_ASSIGN_OR_RETURN(const Trained trained, MakeTrained(module));
+  MIR_ASSIGN_OR_RETURN(const auto optimizer,
+                       MakeOptimizer(name, *trained.module));
   MIR_ASSIGN_OR_RETURN(const StateDict wrapped, FindStateDict(checkpoint));
   MIR_ASSIGN_OR_RETURN(const StateDict state, StripModulePrefix(wrapped));
-  MIR_RETURN_IF_ERROR(LoadStateDict(module, state, /*strict=*/true).status());
+  MIR_RETURN_IF_ERROR(
+      LoadStateDict(*trained.module, state, /*strict=*/true).status());
   const Value* optimizer_state = checkpoint.Find("optimizer");
   const Value* expected = checkpoint.Find("next_losses");
   const Value* values = checkpoint.Find("values");
@@ -160,7 +201,7 @@ absl::Status ReadTraining(const std::string& name, const std::string& path) {
                                             "\ngot ", ValueText(*values)));
   }
   MIR_RETURN_IF_ERROR(LoadOptimizerState(*optimizer, *optimizer_state));
-  const std::vector<double> losses = Train(module, *optimizer);
+  const std::vector<double> losses = Train(trained, *optimizer);
   for (int step = 0; step < kSteps; ++step) {
     const double wanted = expected->items()->at(step).number().value();
     if (!(std::abs(losses[step] - wanted) <= kTolerance * wanted)) {
@@ -173,14 +214,14 @@ absl::Status ReadTraining(const std::string& name, const std::string& path) {
 }
 
 absl::Status Run(const std::vector<std::string>& arguments) {
-  if (arguments.size() == 3 && arguments[0] == "write") {
-    return WriteTraining(arguments[1], arguments[2]);
+  if (arguments.size() == 4 && arguments[0] == "write") {
+    return WriteTraining(arguments[1], arguments[2], arguments[3]);
   }
-  if (arguments.size() == 3 && arguments[0] == "read") {
-    return ReadTraining(arguments[1], arguments[2]);
+  if (arguments.size() == 4 && arguments[0] == "read") {
+    return ReadTraining(arguments[1], arguments[2], arguments[3]);
   }
   return absl::InvalidArgumentError(
-      "usage: move_training write|read adam|adamw|sgd FILE");
+      "usage: move_training write|read small|vxm adam|adamw|sgd FILE");
 }
 
 }  // namespace
