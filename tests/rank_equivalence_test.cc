@@ -1,18 +1,25 @@
 // Several ranks take the steps of one process with the joined batch.
 
 #include <ATen/TensorOperators.h>
-#include <ATen/ops/stack.h>
+#include <ATen/ops/cat.h>
+#include <ATen/ops/equal.h>
+#include <ATen/ops/ones.h>
 #include <gtest/gtest.h>
+#include <torch/nn/modules/linear.h>
+#include <torch/optim/sgd.h>
 #include <torch/utils.h>
 
+#include <limits>
 #include <mutex>
 #include <string>
 #include <vector>
 
 #include "mir/data/synthetic_source.h"
+#include "mir/distributed/ddp.h"
 #include "mir/distributed/sampler.h"
 #include "mir/distributed/test_ranks.h"
 #include "mir/models/voxelmorph/vxm_dense.h"
+#include "mir/precision/grad_scaler.h"
 #include "mir/testing/tensor_matchers.h"
 #include "mir/training/learner.h"
 
@@ -21,20 +28,28 @@ namespace {
 
 using ::mir::testing::Compare;
 
-constexpr int kSteps = 5;
-
 struct Split {
   int ranks;
   int64_t batch;
   int64_t accumulate;
 };
 
-std::shared_ptr<models::VxmDense> MakeModel(at::ScalarType dtype) {
+// What is trained, and for how long.
+struct Task {
+  int64_t side;
+  int64_t steps;
+};
+constexpr Task kFiveSteps = {16, 5};
+// Its change is the gradient, times the learning rate.
+constexpr Task kGradient = {32, 1};
+
+std::shared_ptr<models::VxmDense> MakeModel(int64_t side,
+                                            at::ScalarType dtype) {
   static std::mutex generator;  // The global one, which threads share.
   const std::lock_guard<std::mutex> lock(generator);
   torch::manual_seed(7);
   models::VxmDenseConfig config;
-  config.image_size = {16, 16, 16};
+  config.image_size = {side, side, side};
   config.encoder_features = {8, 8};
   config.decoder_features = {8, 8, 8};
   auto model = std::make_shared<models::VxmDense>(config);
@@ -46,11 +61,14 @@ std::shared_ptr<models::VxmDense> MakeModel(at::ScalarType dtype) {
 }
 
 // The change of every weight after the steps, on rank 0 of `split`.
-std::vector<at::Tensor> Changes(const Split& split, at::ScalarType dtype) {
+std::vector<at::Tensor> Changes(const Task& task, const Split& split,
+                                at::ScalarType dtype) {
   const std::shared_ptr<data::PairSource> source =
-      data::SyntheticSource::Make({.size = {16, 16, 16}, .count = 6}).value();
+      data::SyntheticSource::Make(
+          {.size = {task.side, task.side, task.side}, .count = 6})
+          .value();
   TrainOptions options;
-  options.steps = kSteps;
+  options.steps = task.steps;
   options.optimizer = "sgd";
   options.learning_rate = 0.1;
   options.batch_size = split.batch;
@@ -58,7 +76,7 @@ std::vector<at::Tensor> Changes(const Split& split, at::ScalarType dtype) {
   std::vector<at::Tensor> changes;
   distributed::RunThreadRanks(
       split.ranks, [&](const distributed::Context& context) {
-        const auto model = MakeModel(dtype);
+        const auto model = MakeModel(task.side, dtype);
         std::vector<at::Tensor> before;
         for (const at::Tensor& weight : model->parameters()) {
           before.push_back(weight.detach().clone());
@@ -71,7 +89,7 @@ std::vector<at::Tensor> Changes(const Split& split, at::ScalarType dtype) {
                                   .rank = context.world.rank,
                                   .world_size = split.ranks})
                                  .value();
-        for (int64_t step = 0; step < kSteps; ++step) {
+        for (int64_t step = 0; step < task.steps; ++step) {
           std::vector<data::Batch> micro_batches;
           for (int64_t i = 0; i < split.accumulate; ++i) {
             std::vector<data::Pair> pairs;
@@ -94,34 +112,86 @@ std::vector<at::Tensor> Changes(const Split& split, at::ScalarType dtype) {
   return changes;
 }
 
-class RankEquivalenceTest : public ::testing::TestWithParam<Split> {};
-
-TEST_P(RankEquivalenceTest, Float64ChangesAgreeTo1e9) {
-  const std::vector<at::Tensor> joined = Changes({1, 2, 1}, at::kDouble);
-  const std::vector<at::Tensor> split = Changes(GetParam(), at::kDouble);
-  ASSERT_EQ(split.size(), joined.size());
-  for (size_t i = 0; i < joined.size(); ++i) {
-    EXPECT_GT(joined[i].abs().max().item<double>(), 0) << i;
-    EXPECT_LE(Compare(split[i], joined[i]).rel_l2, 1e-9) << "parameter " << i;
-  }
+at::Tensor Flat(const std::vector<at::Tensor>& tensors) {
+  std::vector<at::Tensor> flat;
+  for (const at::Tensor& tensor : tensors) flat.push_back(tensor.flatten());
+  return at::cat(flat);
 }
 
-TEST_P(RankEquivalenceTest, Float32ChangesAgreeTo2e4) {
-  const std::vector<at::Tensor> joined = Changes({1, 2, 1}, at::kFloat);
-  const std::vector<at::Tensor> split = Changes(GetParam(), at::kFloat);
-  ASSERT_EQ(split.size(), joined.size());
-  for (size_t i = 0; i < joined.size(); ++i) {
-    EXPECT_LE(Compare(split[i], joined[i]).rel_l2, 2e-4) << "parameter " << i;
+// Each parameter within `each` of the joined batch's, and all together within
+// `whole`, in the relative L2 norm.
+void ExpectAlike(const Task& task, const Split& joined, const Split& split,
+                 at::ScalarType dtype, double each, double whole) {
+  const std::vector<at::Tensor> expected = Changes(task, joined, dtype);
+  const std::vector<at::Tensor> actual = Changes(task, split, dtype);
+  ASSERT_EQ(actual.size(), expected.size());
+  for (size_t i = 0; i < expected.size(); ++i) {
+    EXPECT_GT(expected[i].abs().max().item<double>(), 0) << i;
+    EXPECT_LE(Compare(actual[i], expected[i]).rel_l2, each)
+        << "parameter " << i;
   }
+  EXPECT_LE(Compare(Flat(actual), Flat(expected)).rel_l2, whole);
 }
 
-INSTANTIATE_TEST_SUITE_P(Splits, RankEquivalenceTest,
-                         ::testing::Values(Split{2, 1, 1}, Split{1, 1, 2}),
-                         [](const auto& info) {
-                           return info.param.ranks == 2
-                                      ? std::string("TwoRanks")
-                                      : std::string("TwoMicroSteps");
-                         });
+struct Case {
+  const char* name;
+  Task task;
+  Split joined;
+  Split split;
+};
+
+class RankEquivalenceTest : public ::testing::TestWithParam<Case> {};
+
+TEST_P(RankEquivalenceTest, Float64AgreesTo1e9) {
+  const auto& [name, task, joined, split] = GetParam();
+  ExpectAlike(task, joined, split, at::kDouble, 1e-9, 1e-9);
+}
+
+TEST_P(RankEquivalenceTest, Float32AgreesTo2e4AndAsAWholeTo5e5) {
+  const auto& [name, task, joined, split] = GetParam();
+  ExpectAlike(task, joined, split, at::kFloat, 2e-4, 5e-5);
+}
+
+// Under fp16 one rank's gradients overflow: no rank may take the step alone, or
+// have another scale from then on.
+TEST(RanksTest, AnOverflowOnOneRankSkipsTheStepOnAll) {
+  distributed::RunThreadRanks(2, [](const distributed::Context& context) {
+    torch::nn::Linear layer(2, 2);
+    distributed::DistributedModel model(*layer, context);
+    torch::optim::SGD optimizer(layer->parameters(),
+                                torch::optim::SGDOptions(0.1));
+    precision::GradScaler scaler({.enabled = true});
+    const double scale = scaler.state().scale;
+    const at::Tensor before = layer->weight.detach().clone();
+    for (const bool overflows : {true, false}) {
+      model.ZeroGrad();
+      model.BeforeForward();
+      const double factor = overflows && context.world.rank == 1
+                                ? std::numeric_limits<double>::infinity()
+                                : 1.0;
+      const at::Tensor loss =
+          scaler.Scale(layer(at::ones({1, 2})).sum() * factor);
+      model.BeforeBackward({loss});
+      loss.backward();
+      model.AfterBackward();
+      EXPECT_EQ(scaler.Step(optimizer), !overflows);
+      scaler.Update();
+      EXPECT_EQ(scaler.state().scale, scale / 2);
+      EXPECT_EQ(at::equal(layer->weight, before), overflows);
+    }
+  });
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    Splits, RankEquivalenceTest,
+    ::testing::Values(
+        Case{"TwoRanks", kFiveSteps, {1, 2, 1}, {2, 1, 1}},
+        Case{"TwoMicroSteps", kFiveSteps, {1, 2, 1}, {1, 1, 2}},
+        Case{"GradientOfTwoRanks", kGradient, {1, 6, 1}, {2, 3, 1}},
+        Case{"GradientOfThreeRanks", kGradient, {1, 6, 1}, {3, 2, 1}},
+        Case{
+            "GradientOfThreeRanksInTwoParts", kGradient, {1, 6, 1}, {3, 1, 2}}),
+    [](const auto& info) { return std::string(info.param.name); });
 
 }  // namespace
 }  // namespace mir::training

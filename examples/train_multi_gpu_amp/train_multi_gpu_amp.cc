@@ -16,6 +16,7 @@
 
 #include "absl/flags/flag.h"
 #include "absl/flags/parse.h"
+#include "absl/strings/str_cat.h"
 #include "mir/base/exit_status.h"
 #include "mir/base/status_macros.h"
 #include "mir/checkpoint/archive.h"
@@ -124,7 +125,12 @@ absl::Status Train(const distributed::Context& context) {
   const std::shared_ptr<models::VxmDense> model = MakeModel();
   model->to(context.device);
   // One of the two does the work; the other does nothing.
-  const bool in_process = absl::GetFlag(FLAGS_mode) == "dp";
+  const std::string mode = absl::GetFlag(FLAGS_mode);
+  if (mode != "ddp" && mode != "dp") {
+    return absl::InvalidArgumentError(
+        absl::StrCat("--mode wants ddp or dp, got '", mode, "'"));
+  }
+  const bool in_process = mode == "dp";
   if (in_process && context.world.size > 1) {
     return absl::InvalidArgumentError("--mode=dp wants one process alone");
   }
@@ -157,10 +163,17 @@ absl::Status Train(const distributed::Context& context) {
   const losses::LocalNcc similarity;
   const losses::GradientPenalty smoothness;
   const int64_t accumulate = absl::GetFlag(FLAGS_accumulate);
+  if (accumulate < 1 || accumulate > sampler.StepsPerEpoch()) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("--accumulate wants 1 to ", sampler.StepsPerEpoch(),
+                     ", the backward passes of an epoch; got ", accumulate));
+  }
+  // What an epoch has left at its end is less than a step, and is left out.
+  const int64_t passes = sampler.StepsPerEpoch() / accumulate * accumulate;
 
   for (int64_t epoch = 0; epoch < absl::GetFlag(FLAGS_epochs); ++epoch) {
     double epoch_loss = 0;
-    for (int64_t step = 0; step < sampler.StepsPerEpoch(); ++step) {
+    for (int64_t step = 0; step < passes; ++step) {
       const bool last = (step + 1) % accumulate == 0;
       MIR_ASSIGN_OR_RETURN(const data::Batch batch,
                            Load(*training, sampler.Batch(epoch, step)));
@@ -187,7 +200,7 @@ absl::Status Train(const distributed::Context& context) {
       scaled.backward();
       ranks->AfterBackward();
       replicas.AfterBackward();
-      epoch_loss += loss.item<double>() / sampler.StepsPerEpoch();
+      epoch_loss += loss.item<double>() / passes;
       if (!last) continue;
       scaler.Step(optimizer);
       scaler.Update();

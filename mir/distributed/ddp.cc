@@ -205,8 +205,16 @@ DistributedModel::DistributedModel(torch::nn::Module& module,
       module.name(),
       device.is_cuda() ? std::vector<int>{device.index()} : std::vector<int>(),
       /*output_device=*/device.is_cuda() ? device.index() : -1,
-      options.broadcast_buffers, /*has_sync_bn=*/false, options.static_graph);
+      options.broadcast_buffers,
+      /*has_sync_bn=*/static_cast<bool>(options.sync_batchnorm),
+      options.static_graph);
   if (options.static_graph) state_->reducer->set_static_graph();
+  if (options.sync_batchnorm) {
+    options.sync_batchnorm(module, [group = context.group](at::Tensor& sums) {
+      std::vector<at::Tensor> tensors = {sums};
+      group->processes->allreduce(tensors)->wait();
+    });
+  }
   if (options.compression != Compression::kNone) {
     state_->reducer->register_comm_hook(
         MakeCompressionHook(context.group->processes, options.compression));

@@ -4,6 +4,7 @@
 #include <ATen/core/ATen_fwd.h>
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <vector>
 
@@ -25,6 +26,13 @@ enum class Compression { kNone, kFloat16, kBFloat16 };
 // INVALID_ARGUMENT, and the message lists the three.
 absl::StatusOr<Compression> ParseCompression(absl::string_view name);
 
+// Adds a tensor over all ranks, in place; every rank calls it in the same
+// order. Throws what IsPeerFailure recognises.
+using SumOverRanks = std::function<void(at::Tensor& sums)>;
+// Gives it to all batch normalisations of a module.
+using BatchNormSetter =
+    std::function<void(torch::nn::Module& module, const SumOverRanks& sum)>;
+
 struct DdpOptions {
   // Parameters that a step does not use are found by a walk through its graph,
   // and keep the gradient they had; without it they stop the training. On by
@@ -45,6 +53,12 @@ struct DdpOptions {
   // Rank 0's buffers (running statistics) replace the others' before the
   // forward of each step that exchanges gradients.
   bool broadcast_buffers = true;
+  // Batch normalisations take their mean and variance over the batches of all
+  // ranks, on any backend, as one process does with the joined batch (what
+  // torch.nn.SyncBatchNorm does on GPUs). Only the layer itself can do so:
+  // models::SetSumOverRanks tells those of this library. Empty: each rank
+  // normalises its own batch, and rank 0's running statistics are kept.
+  BatchNormSetter sync_batchnorm;
   // Gradients are exchanged in pieces of about this size while the backward
   // pass goes on.
   int64_t bucket_bytes = 25 << 20;

@@ -1,6 +1,9 @@
 #include "mir/distributed/ddp.h"
 
+#include <ATen/TensorIndexing.h>
+#include <ATen/TensorOperators.h>
 #include <ATen/core/Tensor.h>
+#include <ATen/ops/cat.h>
 #include <ATen/ops/full.h>
 #include <ATen/ops/ones.h>
 #include <ATen/ops/randn.h>
@@ -9,6 +12,7 @@
 #include <gtest/gtest.h>
 #include <signal.h>
 #include <stdlib.h>
+#include <torch/csrc/autograd/custom_function.h>
 #include <torch/nn/modules/conv.h>
 #include <torch/nn/modules/linear.h>
 #include <torch/optim/sgd.h>
@@ -216,6 +220,127 @@ INSTANTIATE_TEST_SUITE_P(
         {"SingleProcessAccumulated", 1, With(at::kDouble, 4, 4), 1e-9},
     }),
     [](const auto& info) { return info.param.name; });
+
+// ---- Batch normalisation ----
+
+// The sum over ranks, differentiable.
+struct Sum : torch::autograd::Function<Sum> {
+  static at::Tensor forward(torch::autograd::AutogradContext* context,
+                            const at::Tensor& own, const SumOverRanks* sum) {
+    context->saved_data["sum"] = reinterpret_cast<int64_t>(sum);
+    at::Tensor all = own.clone();
+    (*sum)(all);
+    return all;
+  }
+  static torch::autograd::tensor_list backward(
+      torch::autograd::AutogradContext* context,
+      const torch::autograd::tensor_list& gradients) {
+    at::Tensor all = gradients[0].clone();
+    (*reinterpret_cast<const SumOverRanks*>(
+        context->saved_data["sum"].toInt()))(all);
+    return {all, at::Tensor()};
+  }
+};
+
+// [N, 3] to zero mean and unit variance over N, of all ranks where told to.
+class Normalisation : public torch::nn::Module {
+ public:
+  Normalisation() {
+    register_parameter("weight", weight_);
+    register_parameter("bias", bias_);
+  }
+  at::Tensor forward(const at::Tensor& x) {
+    at::Tensor sums =
+        at::cat({x.sum(0), x.square().sum(0),
+                 at::full({1}, static_cast<double>(x.size(0)), x.options())});
+    if (sum) sums = Sum::apply(sums, &sum);
+    const at::Tensor count = sums[6];
+    const at::Tensor mean = sums.slice(0, 0, 3) / count;
+    const at::Tensor variance = sums.slice(0, 3, 6) / count - mean.square();
+    return (x - mean) / (variance + 1e-5).sqrt() * weight_ + bias_;
+  }
+  SumOverRanks sum;
+
+ private:
+  at::Tensor weight_ = at::ones({3}, at::kDouble);
+  at::Tensor bias_ = at::zeros({3}, at::kDouble);
+};
+
+class NormalisedNet : public torch::nn::Module {
+ public:
+  NormalisedNet() {
+    register_module("first", first_);
+    register_module("normalisation", normalisation_);
+    register_module("last", last_);
+    to(at::kDouble);
+    const at::NoGradGuard no_grad;
+    at::Generator generator = at::make_generator<at::CPUGeneratorImpl>(3);
+    for (const at::Tensor& parameter : parameters()) {
+      parameter.copy_(at::randn(parameter.sizes(), generator, at::kDouble));
+    }
+  }
+  at::Tensor forward(const at::Tensor& x) {
+    return last_->forward(normalisation_->forward(first_->forward(x)).tanh());
+  }
+
+ private:
+  torch::nn::Linear first_{2, 3};
+  std::shared_ptr<Normalisation> normalisation_ =
+      std::make_shared<Normalisation>();
+  torch::nn::Linear last_{3, 1};
+};
+
+void SetSum(torch::nn::Module& module, const SumOverRanks& sum) {
+  for (const auto& child : module.modules()) {
+    if (auto* layer = dynamic_cast<Normalisation*>(child.get())) {
+      layer->sum = sum;
+    }
+  }
+}
+
+// The gradients of the mean loss over 12 rows, of which each rank has a share.
+std::map<std::string, at::Tensor> NormalisedGradients(const Context& context,
+                                                      bool synced) {
+  NormalisedNet net;
+  DdpOptions options;
+  if (synced) options.sync_batchnorm = SetSum;
+  DistributedModel model(net, context, options);
+  const at::Tensor rows = at::randn(
+      {12, 2}, at::make_generator<at::CPUGeneratorImpl>(5), at::kDouble);
+  const int64_t share = 12 / context.world.size;
+  model.BeforeForward();
+  const at::Tensor loss =
+      net.forward(rows.narrow(0, context.world.rank * share, share))
+          .square()
+          .mean();
+  model.BeforeBackward({loss});
+  loss.backward();
+  model.AfterBackward();
+  std::map<std::string, at::Tensor> gradients;
+  for (const auto& item : net.named_parameters()) {
+    gradients[item.key()] = item.value().grad().clone();
+  }
+  return gradients;
+}
+
+TEST(SyncBatchnormTest, RanksNormaliseAsOneProcessWithTheJoinedBatch) {
+  const auto joined = NormalisedGradients(Context(), /*synced=*/true);
+  for (const int ranks : {2, 3}) {
+    RunThreadRanks(ranks, [&](const Context& context) {
+      const auto synced = NormalisedGradients(context, /*synced=*/true);
+      const auto alone = NormalisedGradients(context, /*synced=*/false);
+      for (const auto& [name, expected] : joined) {
+        if (name == "first.bias") {  // Its gradient is zero, as a mean's is.
+          EXPECT_LT(synced.at(name).abs().max().item<double>(), 1e-12);
+          continue;
+        }
+        EXPECT_THAT(synced.at(name), RelativeL2Near(expected, 1e-9)) << name;
+      }
+      EXPECT_THAT(alone.at("first.weight"),
+                  Not(RelativeL2Near(joined.at("first.weight"), 1e-3)));
+    });
+  }
+}
 
 // ---- What a step uses ----
 

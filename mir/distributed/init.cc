@@ -264,7 +264,8 @@ absl::StatusOr<Context> Join(const InitOptions& options, at::Device device,
       context.group,
       Connect(c10::make_intrusive<c10d::PrefixStore>(meeting.prefix, attempt),
               world, device, std::move(listeners), deadline - absl::Now(),
-              options.collective_timeout));
+              options.collective_timeout.value_or(
+                  absl::Seconds(world.collective_timeout_seconds))));
   return context;
 }
 

@@ -39,9 +39,10 @@ struct InitOptions {
   // How long to wait, in all, for the peers to come and to be connected;
   // world.init_timeout_seconds if absent.
   absl::optional<absl::Duration> init_timeout = absl::nullopt;
-  // How long one collective may take afterwards. It is what a rank waits for a
+  // How long one collective may take afterwards;
+  // world.collective_timeout_seconds if absent. It is what a rank waits for a
   // peer that lives but does not take part; a dead one is noticed at once.
-  absl::Duration collective_timeout = absl::Seconds(600);
+  absl::optional<absl::Duration> collective_timeout = absl::nullopt;
   // Whatever must be the same on every rank beside the number of ranks: the
   // options, the program's version. Printed when it is not.
   std::string fingerprint = "";

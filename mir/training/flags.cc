@@ -101,6 +101,41 @@ absl::StatusOr<std::vector<int64_t>> Numbers(const std::string& text) {
   return numbers;
 }
 
+// An option that the chosen source does not look at is a mistake, not a wish to
+// ignore. Options that a resumed run recorded are not given.
+absl::Status CheckSource(const CommandLine& line, const DataOptions& data) {
+  struct Unused {
+    const char* flag;
+    const char* option;
+    bool synthetic, list, atlas;  // Where it does nothing.
+    const char* of;
+  };
+  constexpr Unused kUnused[] = {
+      {"spacing", "--spacing", true, false, false, "--data and --atlas"},
+      {"intensity", "--intensity", true, false, false, "--data and --atlas"},
+      {"size", "--size", false, true, true, "synthetic shapes"},
+      {"pairs_per_epoch", "--pairs-per-epoch", false, true, false,
+       "synthetic shapes and --atlas"},
+      {"val_pairs", "--val-pairs", false, true, false,
+       "synthetic shapes and --atlas"},
+  };
+  const bool list = !data.list.empty();
+  const bool atlas = !data.atlas.empty();
+  for (const Unused& option : kUnused) {
+    const bool unused = list    ? option.list
+                        : atlas ? option.atlas
+                                : option.synthetic;
+    if (!unused || line.given.count(option.flag) == 0) continue;
+    return absl::InvalidArgumentError(absl::StrCat(
+        option.option, " is for ", option.of, " and does nothing with ",
+        list    ? "--data"
+        : atlas ? "--atlas"
+                : "synthetic shapes",
+        "; leave it out"));
+  }
+  return absl::OkStatus();
+}
+
 // A few hundred steps must show something, where models are trained for
 // hundreds of thousands.
 constexpr double kSyntheticLearningRate = 1e-3;
@@ -136,6 +171,7 @@ absl::StatusOr<TrainCommand> TrainCommandFromFlags(
     return absl::InvalidArgumentError(
         "--synthetic and --data or --atlas are two sources; give one");
   }
+  MIR_RETURN_IF_ERROR(CheckSource(line, options.data));
   options.data.spacing_mm = absl::GetFlag(FLAGS_spacing);
   MIR_ASSIGN_OR_RETURN(options.data.size, Numbers(absl::GetFlag(FLAGS_size)));
   options.data.pairs_per_epoch = absl::GetFlag(FLAGS_pairs_per_epoch);

@@ -76,6 +76,13 @@ TEST_F(FlagsTest, AResumedRunTakesTheNewLength) {
   EXPECT_EQ(options.epochs, 0);
 }
 
+TEST_F(FlagsTest, WhatARunRecordedIsNotGivenAnew) {
+  CommandLine line;
+  EXPECT_TRUE(
+      SetFlagsNotGiven({{"size", "8,8"}, {"data", "list.json"}}, line).ok());
+  EXPECT_TRUE(TrainCommandFromFlags(line, kDefaults).ok());
+}
+
 TEST_F(FlagsTest, NamesWhatIsWrong) {
   struct Case {
     std::vector<const char*> arguments;
@@ -87,6 +94,18 @@ TEST_F(FlagsTest, NamesWhatIsWrong) {
            {{"--steps", "0"}, "--steps or --epochs"},
            {{"--steps", "5", "--epochs", "5"}, "give one"},
            {{"--synthetic", "--data", "list.json"}, "two sources"},
+           {{"--spacing", "2"},
+            "--spacing is for --data and --atlas and does "
+            "nothing with synthetic shapes"},
+           {{"--intensity", "none"}, "--intensity is for"},
+           {{"--size", "32,32,32", "--data", "list.json"},
+            "--size is for synthetic shapes and does nothing with --data"},
+           {{"--size", "8,8", "--atlas", "a", "--atlas-labels", "b"},
+            "nothing with --atlas"},
+           {{"--pairs-per-epoch", "5", "--data", "list.json"},
+            "--pairs-per-epoch is for"},
+           {{"--val-pairs", "5", "--data", "list.json"}, "--val-pairs is for"},
+           {{"--size", "4096,4096,4096"}, "68719476736 voxels"},
            {{"--precision", "fp8"}, "fp8"},
            {{"--similarty", "ncc"}, "did you mean --similarity?"},
        }) {

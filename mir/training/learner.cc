@@ -92,7 +92,8 @@ Learner::Learner(std::shared_ptr<models::RegistrationModel> model,
       distributed_(*model_, context) {}
 
 absl::StatusOr<StepOutcome> Learner::Step(
-    const std::vector<data::Batch>& micro_batches, bool stop_wanted) {
+    const std::vector<data::Batch>& micro_batches, bool stop_wanted,
+    const std::function<void()>& before_exchange) {
   model_->train();
   distributed_.ZeroGrad();
   const at::ScalarType dtype = model_->parameters().front().scalar_type();
@@ -118,6 +119,7 @@ absl::StatusOr<StepOutcome> Learner::Step(
     const bool usable = scaler_.enabled() || IsFinite(terms.total);
     const at::Tensor loss =
         usable ? scaler_.Scale(terms.total * share) : ZeroLoss(*model_);
+    if (i + 1 == micro_batches.size()) before_exchange();
     distributed_.BeforeBackward({loss});
     loss.backward();
     distributed_.AfterBackward();

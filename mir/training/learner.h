@@ -3,6 +3,7 @@
 
 #include <torch/optim/optimizer.h>
 
+#include <functional>
 #include <memory>
 #include <vector>
 
@@ -52,11 +53,14 @@ class Learner {
   // Takes one step on `micro_batches`, one backward pass each. `stop_wanted`
   // says that this rank was asked to stop; all learn of it in the outcome.
   //
+  // `before_exchange` is called on each rank before it waits for the others.
+  //
   // A loss or gradient that is not finite leaves the weights alone on all
   // ranks. UNAVAILABLE where a peer is gone before the update; what LibTorch
   // throws passes through, also where a peer goes during the backward pass.
   absl::StatusOr<StepOutcome> Step(
-      const std::vector<data::Batch>& micro_batches, bool stop_wanted);
+      const std::vector<data::Batch>& micro_batches, bool stop_wanted,
+      const std::function<void()>& before_exchange = [] {});
 
   models::RegistrationModel& model() { return *model_; }
   torch::optim::Optimizer& optimizer() { return *optimizer_; }

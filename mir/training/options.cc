@@ -14,6 +14,8 @@ namespace {
 
 // Far beyond what anybody wants, and far from what overflows.
 constexpr int64_t kMost = 1'000'000'000;
+// A volume of 1 GiB.
+constexpr int64_t kMostVoxels = int64_t{1} << 28;
 
 absl::Status Between(const char* option, int64_t value, int64_t least,
                      int64_t most = kMost) {
@@ -52,11 +54,20 @@ absl::Status CheckData(const DataOptions& data) {
         absl::StrCat("--size wants 2 or 3 numbers such as 64,64,64, got ",
                      data.size.size()));
   }
+  int64_t voxels = 1;
   for (const int64_t size : data.size) {
     if (size < 8 || size > 4096) {
       return absl::InvalidArgumentError(
           absl::StrCat("--size wants sizes from 8 to 4096, got ", size));
     }
+    voxels *= size;
+  }
+  if (voxels > kMostVoxels) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "--size ", absl::StrJoin(data.size, ","),
+        " makes volumes "
+        "of ",
+        voxels, " voxels; at most ", kMostVoxels, " fit, 640,640,640 say"));
   }
   MIR_RETURN_IF_ERROR(FiniteAndNotNegative("--spacing", data.spacing_mm));
   MIR_RETURN_IF_ERROR(Between("--pairs-per-epoch", data.pairs_per_epoch, 1));

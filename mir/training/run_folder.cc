@@ -64,8 +64,16 @@ absl::Status RunFolder::Prepare(bool resume) const {
   const std::string probe = absl::StrCat(path_, "/.", getpid(), ".probe");
   MIR_RETURN_IF_ERROR(WriteWhole(probe, "x"));
   fs::remove(probe, error);
-  if (!resume && (fs::exists(path_ + "/metrics.jsonl", error) ||
-                  fs::exists(latest(), error))) {
+  if (resume) return absl::OkStatus();
+  // A run that ended before it had saved anything leaves its first validation.
+  bool has_steps = false;
+  MIR_ASSIGN_OR_RETURN(const std::vector<nlohmann::json> lines, ReadMetrics());
+  for (const nlohmann::json& line : lines) {
+    has_steps |= !line.contains("step") || line["step"] != 0;
+  }
+  if (!has_steps && !fs::exists(latest(), error)) {
+    fs::remove(path_ + "/metrics.jsonl", error);
+  } else {
     return WithExitCode(
         absl::FailedPreconditionError(absl::StrCat(
             path_,
@@ -90,6 +98,18 @@ absl::StatusOr<std::shared_ptr<void>> RunFolder::Lock() const {
         launch::kEnvironment);
   }
   return lock;
+}
+
+void RunFolder::RemoveLeftovers() const {
+  std::error_code error;
+  std::vector<fs::path> leftovers;
+  for (const auto& entry : fs::directory_iterator(path_, error)) {
+    const fs::path extension = entry.path().extension();
+    if (extension == ".tmp" || extension == ".probe") {
+      leftovers.push_back(entry.path());
+    }
+  }
+  for (const fs::path& path : leftovers) fs::remove(path, error);
 }
 
 absl::Status RunFolder::WriteConfig(const nlohmann::json& config) const {

@@ -35,6 +35,10 @@ class RunFolder {
   // without locks count as free.
   absl::StatusOr<std::shared_ptr<void>> Lock() const;
 
+  // Removes what a process left that was killed while it wrote. Only under the
+  // lock.
+  void RemoveLeftovers() const;
+
   // Writes config.json (temporary name, then rename).
   absl::Status WriteConfig(const nlohmann::json& config) const;
   // NOT_FOUND where there is none, DATA_LOSS where it does not parse.

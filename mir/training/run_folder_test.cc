@@ -48,6 +48,26 @@ TEST(RunFolderTest, RefusesAnotherRunsFolderUnlessResuming) {
   EXPECT_THAT(folder.Prepare(true), IsOk());
 }
 
+TEST(RunFolderTest, ARunThatSavedNothingIsNoRun) {
+  const RunFolder folder(FreshPath("begun"));
+  ASSERT_THAT(folder.Prepare(false), IsOk());
+  ASSERT_THAT(folder.AppendMetrics({{"step", 0}, {"val_loss", 1}}), IsOk());
+  EXPECT_THAT(folder.Prepare(false), IsOk());
+  EXPECT_TRUE(folder.ReadMetrics()->empty());
+}
+
+TEST(RunFolderTest, RemovesWhatAKilledProcessLeft) {
+  const RunFolder folder(FreshPath("killed"));
+  ASSERT_THAT(folder.Prepare(false), IsOk());
+  ASSERT_THAT(folder.WriteConfig({{"a", 1}}), IsOk());
+  std::ofstream(folder.path() + "/config.json.12.tmp") << "half";
+  std::ofstream(folder.path() + "/.12.probe") << "x";
+  folder.RemoveLeftovers();
+  EXPECT_FALSE(std::filesystem::exists(folder.path() + "/config.json.12.tmp"));
+  EXPECT_FALSE(std::filesystem::exists(folder.path() + "/.12.probe"));
+  EXPECT_THAT(folder.ReadConfig(), IsOk());
+}
+
 TEST(RunFolderTest, OneProcessTrainsInAFolderAtATime) {
   const RunFolder folder(FreshPath("locked"));
   ASSERT_THAT(folder.Prepare(false), IsOk());

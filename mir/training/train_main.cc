@@ -15,6 +15,7 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "absl/strings/str_replace.h"
 #include "absl/time/clock.h"
 #include "absl/time/time.h"
 #include "mir/base/catch_torch.h"
@@ -28,6 +29,7 @@
 #include "mir/launch/error_file.h"
 #include "mir/launch/exit_codes.h"
 #include "mir/launch/lifeline.h"
+#include "mir/launch/stack_dump.h"
 #include "mir/launch/status_line.h"
 #include "mir/launch/stop_flag.h"
 #include "mir/launch/working_directory.h"
@@ -75,8 +77,31 @@ void LinkLatest(const std::string& folder) {
   fs::remove(temporary, ignored);
 }
 
-// Lets a resumed run take up the options it had, where none are given anew.
-absl::Status TakeUpRecordedOptions(const CommandLine& line) {
+// Whether torchrun starts a run anew that is in --out already: it does so with
+// the same command line, where our runner says --resume. It counts restarts on
+// each machine for itself, so that a run's id tells more, where it was given
+// one.
+bool IsRestart(const launch::Env& env) {
+  if (absl::GetFlag(FLAGS_resume) || absl::GetFlag(FLAGS_out).empty() ||
+      launch::Has(env, "MIR_GENERATION") ||
+      !launch::Has(env, "TORCHELASTIC_RUN_ID")) {
+    return false;
+  }
+  const RunFolder folder(absl::GetFlag(FLAGS_out));
+  const absl::StatusOr<nlohmann::json> config = folder.ReadConfig();
+  if (!config.ok() || !std::filesystem::exists(folder.latest())) return false;
+  const std::string count = launch::Get(env, "TORCHELASTIC_RESTART_COUNT");
+  const std::string id = launch::Get(env, "TORCHELASTIC_RUN_ID");
+  return (!count.empty() && count != "0") ||
+         (id != "none" && config->is_object() && config->contains("run_id") &&
+          (*config)["run_id"] == id);
+}
+
+// Lets a resumed run take up the options it had, where none are given anew, and
+// says in `changes` which of those are others than it had.
+absl::Status TakeUpRecordedOptions(const CommandLine& line,
+                                   std::vector<std::string>* changes) {
+  if (IsRestart(launch::CurrentEnv())) absl::SetFlag(&FLAGS_resume, true);
   if (!absl::GetFlag(FLAGS_resume)) return absl::OkStatus();
   if (absl::GetFlag(FLAGS_out).empty()) {
     // Not the link itself, which a run that begins meanwhile turns elsewhere.
@@ -106,6 +131,17 @@ absl::Status TakeUpRecordedOptions(const CommandLine& line) {
        {"out", "resume", "check_args", "device", "threads"}) {
     recorded.erase(name);
   }
+  const std::map<std::string, std::string> present = FlagValues();
+  for (const std::string& name : line.given) {
+    const auto was = recorded.find(name);
+    if (was == recorded.end() || present.at(name) == was->second) continue;
+    const auto shown = [](const std::string& value) {
+      return value.empty() ? "none" : value;
+    };
+    changes->push_back(absl::StrCat(
+        "the run had --", absl::StrReplaceAll(name, {{"_", "-"}}), " ",
+        shown(was->second), ", it goes on with ", shown(present.at(name))));
+  }
   return WithExitCode(SetFlagsNotGiven(recorded, line), launch::kCheckpoint);
 }
 
@@ -120,6 +156,7 @@ struct Plan {
   TrainCommand command;
   ModelChoice choice;
   Sources sources;
+  std::vector<std::string> changes;  // Of a resumed run's options.
 };
 
 // The network is made for the data's sizes where the command line names none:
@@ -138,7 +175,7 @@ absl::Status TakeSizesFromData(Plan& plan) {
 absl::StatusOr<Plan> MakePlan(const CommandLine& line, const std::string& model,
                               const models::ModelFactory& factory) {
   Plan plan;
-  MIR_RETURN_IF_ERROR(TakeUpRecordedOptions(line));
+  MIR_RETURN_IF_ERROR(TakeUpRecordedOptions(line, &plan.changes));
   MIR_ASSIGN_OR_RETURN(const models::ModelDescription description,
                        models::FindModel(model));
   MIR_ASSIGN_OR_RETURN(plan.command,
@@ -225,14 +262,18 @@ absl::Status TrainOnThisRank(const CommandLine& line, const std::string& model,
       if (distributed::IsMainProcess(context)) LinkLatest(options.out);
     }
     status.Ready();
+    std::vector<std::string> notes = plan.changes;
+    notes.insert(notes.end(), plan.sources.notes.begin(),
+                 plan.sources.notes.end());
     return Train(options, plan.choice,
                  {.context = context,
                   .training = plan.sources.training,
                   .validation = plan.sources.validation,
-                  .notes = plan.sources.notes,
+                  .notes = notes,
                   .stop_requested = launch::StopRequested,
                   .status = &status,
-                  .recorded_flags = FlagValues()});
+                  .recorded_flags = FlagValues(),
+                  .run_id = launch::Get(env, "TORCHELASTIC_RUN_ID")});
   }();
   distributed::Cleanup(context);
   return result;
@@ -246,6 +287,7 @@ int TrainMain(int argc, char** argv, const std::string& model,
   std::signal(SIGPIPE, SIG_IGN);  // Whoever reads may leave; training goes on.
   const launch::Env env = launch::CurrentEnv();
   launch::HandleStopSignals();
+  launch::HandleStackRequests(env);
   launch::HoldLifeline(env);
   launch::ReportErrorOnTerminate(env);
   const launch::StatusWriter status(env);

@@ -74,6 +74,8 @@ class Run {
   absl::Status MakeLoader();
   absl::StatusOr<std::vector<data::Batch>> NextMicroBatches();
   absl::Status Log(const StepOutcome& outcome, double seconds);
+  bool IsDue(int64_t step) const;  // Of a validation.
+  absl::StatusOr<bool> LacksValidation();
   absl::StatusOr<bool> ValidateAndSave();
   absl::Status Stopped();
   absl::Status Save(bool is_best);
@@ -192,6 +194,7 @@ absl::Status Run::Start() {
         stdout);
     MIR_RETURN_IF_ERROR(folder_.Prepare(options_.resume));
     MIR_ASSIGN_OR_RETURN(lock_, folder_.Lock());
+    folder_.RemoveLeftovers();
   }
   MIR_RETURN_IF_ERROR(MakeLearner());
   MIR_RETURN_IF_ERROR(MakeLoader());
@@ -200,7 +203,9 @@ absl::Status Run::Start() {
     if (options_.resume) {
       MIR_RETURN_IF_ERROR(folder_.TruncateMetrics(position_.step));
     }
-    MIR_RETURN_IF_ERROR(folder_.WriteConfig(Describe()));
+    Description config = Describe();
+    if (!environment_.run_id.empty()) config["run_id"] = environment_.run_id;
+    MIR_RETURN_IF_ERROR(folder_.WriteConfig(config));
     int64_t parameters = 0;
     for (const at::Tensor& parameter : learner_->model().parameters()) {
       parameters += parameter.numel();
@@ -245,24 +250,27 @@ absl::Status Run::Log(const StepOutcome& outcome, double seconds) {
 }
 
 absl::Status Run::Loop() {
-  // A resumed run stands behind its first validation.
-  if (!options_.resume) {
+  MIR_ASSIGN_OR_RETURN(const bool lacks_validation, LacksValidation());
+  if (lacks_validation) {
     MIR_ASSIGN_OR_RETURN(const bool go_on, ValidateAndSave());
     if (!go_on) return Stopped();
   }
   while (position_.step < steps_) {
     const absl::Time began = absl::Now();
+    Beat("data");
     MIR_ASSIGN_OR_RETURN(const std::vector<data::Batch> micro_batches,
                          NextMicroBatches());
+    Beat("train");
     torch::manual_seed(StepSeed(options_.seed, position_.step,
                                 environment_.context.world.rank));
     MIR_ASSIGN_OR_RETURN(
         const StepOutcome outcome,
-        learner_->Step(micro_batches, environment_.stop_requested()));
+        learner_->Step(micro_batches, environment_.stop_requested(),
+                       [&] { Beat("exchange"); }));
     ++position_.step;
     position_.epoch =
         position_.step * global_batch_ / environment_.training->size();
-    Beat("train");
+    Beat("log");
     MIR_RETURN_IF_ERROR(
         Log(outcome, absl::ToDoubleSeconds(absl::Now() - began)));
     if (skips_.Exceeded(outcome.finite, outcome.updated,
@@ -279,14 +287,37 @@ absl::Status Run::Loop() {
       MIR_RETURN_IF_ERROR(Save(/*is_best=*/false));
       return Stopped();
     }
-    if (position_.step == steps_ ||
-        (options_.validate_every > 0 &&
-         position_.step % options_.validate_every == 0)) {
+    if (IsDue(position_.step)) {
       MIR_ASSIGN_OR_RETURN(const bool go_on, ValidateAndSave());
       if (!go_on) return Stopped();
     }
   }
   return absl::OkStatus();
+}
+
+bool Run::IsDue(int64_t step) const {
+  return step == 0 || step == steps_ ||
+         (options_.validate_every > 0 && step % options_.validate_every == 0);
+}
+
+// Whether the run stands before a validation: at its beginning, or where it was
+// stopped in one.
+absl::StatusOr<bool> Run::LacksValidation() {
+  if (!options_.resume) return true;
+  if (environment_.validation == nullptr || !IsDue(position_.step))
+    return false;
+  double lacks = 0;
+  if (is_main_) {
+    MIR_ASSIGN_OR_RETURN(const std::vector<nlohmann::json> lines,
+                         folder_.ReadMetrics());
+    lacks = std::none_of(
+        lines.begin(), lines.end(), [this](const nlohmann::json& line) {
+          return line.contains("val_loss") && line["step"] == position_.step;
+        });
+  }
+  MIR_ASSIGN_OR_RETURN(lacks,
+                       distributed::AllReduceMax(environment_.context, lacks));
+  return lacks > 0;
 }
 
 absl::Status Run::Stopped() {

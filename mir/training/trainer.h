@@ -33,6 +33,7 @@ struct TrainEnvironment {
   std::function<bool()> stop_requested = [] { return false; };
   const launch::StatusWriter* status = nullptr;  // May be null.
   std::map<std::string, std::string> recorded_flags;
+  std::string run_id;  // The launcher's; written to config.json where it is.
 };
 
 // Runs a training from its first or its resumed step to its end: every rank

@@ -2,11 +2,13 @@
 
 #include <ATen/TensorOperators.h>
 #include <ATen/ops/full_like.h>
+#include <ATen/ops/linspace.h>
 #include <ATen/ops/zeros.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <torch/nn/modules/conv.h>
 
+#include <cmath>
 #include <filesystem>
 #include <limits>
 
@@ -16,6 +18,7 @@
 #include "mir/checkpoint/state_dict.h"
 #include "mir/checkpoint/value.h"
 #include "mir/data/synthetic_source.h"
+#include "mir/distributed/test_ranks.h"
 #include "mir/launch/exit_codes.h"
 #include "mir/testing/status_matchers.h"
 #include "mir/testing/tensor_matchers.h"
@@ -108,14 +111,17 @@ class TrainerTest : public ::testing::Test {
     return RunFolder(Folder(name)).ReadMetrics().value();
   }
 
-  // The lines of the steps, without their times.
+  // Without their times.
+  static std::vector<nlohmann::json> Lines(const std::string& name) {
+    std::vector<nlohmann::json> lines = Metrics(name);
+    for (nlohmann::json& line : lines) line.erase("seconds");
+    return lines;
+  }
+  // Those of the steps.
   static std::vector<nlohmann::json> Steps(const std::string& name) {
     std::vector<nlohmann::json> steps;
-    for (nlohmann::json line : Metrics(name)) {
-      if (line.contains("loss")) {
-        line.erase("seconds");
-        steps.push_back(line);
-      }
+    for (const nlohmann::json& line : Lines(name)) {
+      if (line.contains("loss")) steps.push_back(line);
     }
     return steps;
   }
@@ -188,6 +194,70 @@ TEST_F(TrainerTest, StoppedAndResumedEqualsUnbroken) {
     environment_.stop_requested = [] { return false; };
     ASSERT_THAT(Resume("stopped"), IsOk());
     ExpectSameRun("unbroken", "stopped");
+  }
+}
+
+TEST_F(TrainerTest, StoppedAnywhereAndResumedEqualsUnbroken) {
+  ASSERT_THAT(Run("unbroken"), IsOk());
+  for (int stop_after = 1; stop_after <= 5; ++stop_after) {
+    SCOPED_TRACE(stop_after);
+    std::filesystem::remove_all(Folder("often"));
+    int asked = 0;
+    // Also within the validation before the first step.
+    environment_.stop_requested = [&] { return ++asked == stop_after; };
+    absl::Status status = Run("often");
+    int stops = 0;
+    while (ExitCodeOf(status) == launch::kStopped && stops < 20) {
+      ++stops;
+      asked = 0;
+      status = Resume("often");
+    }
+    EXPECT_THAT(status, IsOk());
+    EXPECT_GE(stops, 1);
+    ExpectSameRun("unbroken", "often");
+    EXPECT_EQ(Lines("unbroken"), Lines("often"));
+  }
+  environment_.stop_requested = [] { return false; };
+}
+
+// Weights alike on all ranks, whatever the global generator gives.
+std::shared_ptr<ShiftModel> FixedModel() {
+  auto model = std::make_shared<ShiftModel>();
+  torch::NoGradGuard no_grad;
+  for (const at::Tensor& parameter : model->parameters()) {
+    parameter.copy_(
+        at::linspace(-0.02, 0.03, parameter.numel()).view_as(parameter));
+  }
+  return model;
+}
+
+TEST_F(TrainerTest, AnotherNumberOfRanksGoesOnWithTheSameCases) {
+  choice_.factory = [](const nlohmann::json&) { return FixedModel(); };
+  options_.batch_size = 2;
+  ASSERT_THAT(Run("one_rank"), IsOk());
+
+  // Three steps on two ranks, then the rest on one.
+  options_.batch_size = 1;
+  options_.steps = 3;
+  options_.out = Folder("two_ranks");
+  std::filesystem::remove_all(options_.out);
+  distributed::RunThreadRanks(2, [&](const distributed::Context& context) {
+    TrainEnvironment environment = environment_;
+    environment.context = context;
+    EXPECT_THAT(Train(options_, choice_, environment), IsOk());
+  });
+  options_.batch_size = 2;
+  options_.steps = 6;
+  ASSERT_THAT(Resume("two_ranks"), IsOk());
+
+  const auto expected = Steps("one_rank");
+  const auto actual = Steps("two_ranks");
+  ASSERT_EQ(actual.size(), expected.size());
+  for (size_t i = 0; i < expected.size(); ++i) {
+    EXPECT_NEAR(actual[i]["loss"].get<double>(),
+                expected[i]["loss"].get<double>(),
+                1e-5 * std::abs(expected[i]["loss"].get<double>()))
+        << i;
   }
 }
 

@@ -31,5 +31,9 @@ expect 0 'Dice' ranks --compression=bf16 --precision=bf16 --accumulate=2
 expect 0 'warning: ' alone --precision=fp16
 expect 2 'fp8' alone --precision=fp8
 expect 2 'int8' alone --compression=int8
+expect 2 'ddp or dp' alone --mode=dpp
+expect 2 'wants 1 to 8' alone --accumulate=9
+# 8 passes make two steps of 3; the last two passes change nothing.
+expect 0 'Dice' alone --accumulate=3
 expect 2 'one process' ranks --mode=dp
 finish

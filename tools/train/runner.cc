@@ -633,6 +633,9 @@ absl::StatusOr<Outcome> Runner::RunAttempt(RunFiles* files,
   if (plan_.restarts == 0) {
     events_ = EventLog(files->folder() + "/events.jsonl");
   }
+  events_.Add("attempt", {{"number", plan_.generation},
+                          {"processes", plan_.placement.processes},
+                          {"port", plan_.master_port}});
   events_.Enter("spawn");
 
   std::vector<launch::WorkerSpec> workers;
