@@ -37,12 +37,10 @@ using ::mir::testing::GoldenSet;
 std::map<std::string, Handler> AllHandlers() {
   std::map<std::string, Handler> handlers;
   for (const HandlerTable& table :
-       {GeometryHandlers(), LossHandlers(), MeasureHandlers(), SwinHandlers(),
-        TransMorphHandlers(), VoxelMorphHandlers()}) {
+       {GeometryHandlers(), LossHandlers(), MeasureHandlers(),
+        ResamplingHandlers(), SwinHandlers(), TransMorphHandlers(),
+        VoxelMorphHandlers()}) {
     for (const auto& [name, handler] : table) handlers[name] = handler;
-  }
-  for (const auto& [name, handler] : ResamplingHandlers()) {
-    handlers[name] = handler;
   }
   return handlers;
 }

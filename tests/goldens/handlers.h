@@ -10,9 +10,9 @@ namespace mir::goldens {
 HandlerTable GeometryHandlers();
 HandlerTable LossHandlers();
 HandlerTable MeasureHandlers();
+HandlerTable ResamplingHandlers();
 HandlerTable SwinHandlers();
 HandlerTable TransMorphHandlers();
-HandlerTable ResamplingHandlers();
 HandlerTable VoxelMorphHandlers();
 
 }  // namespace mir::goldens
