@@ -160,7 +160,9 @@ TEST(RanksTest, AnOverflowOnOneRankSkipsTheStepOnAll) {
     distributed::DistributedModel model(*layer, context);
     torch::optim::SGD optimizer(layer->parameters(),
                                 torch::optim::SGDOptions(0.1));
-    precision::GradScaler scaler({.enabled = true});
+    precision::GradScalerOptions options;
+    options.enabled = true;
+    precision::GradScaler scaler(options);
     const double scale = scaler.state().scale;
     const at::Tensor before = layer->weight.detach().clone();
     for (const bool overflows : {true, false}) {

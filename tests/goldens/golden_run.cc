@@ -74,6 +74,7 @@ at::Tensor GoldenRun::In(const std::string& name) {
     ADD_FAILURE() << golden_.name << " has no input " << name;
     return at::zeros({});
   }
+  if (input.is_floating_point()) input = input.to(dtype_);
   if (gradients_ && golden_.Find("grad/" + name).defined()) {
     input = input.clone().requires_grad_();
   }
@@ -124,6 +125,7 @@ void GoldenRun::Fill(const std::shared_ptr<torch::nn::Module>& module) {
     target->detach().copy_(
         testing::FillValues(entry.name, entry.shape, entry.gain, golden_.seed));
   }
+  module->to(dtype_);
   for (const auto& item : parameters) item.value().requires_grad_(gradients_);
   module->eval();
 }
@@ -162,7 +164,12 @@ void GoldenRun::Check() {
   }
   for (const std::string& name : golden_.Names("out/")) {
     const std::string key = "out/" + name;
-    EXPECT_TRUE(testing::OutputPasses(Output(name), golden_.Find(key),
+    at::Tensor output = Output(name);
+    if (output.defined() && output.is_floating_point() &&
+        dtype_ == at::kDouble) {
+      output = output.detach().to(at::kFloat);
+    }
+    EXPECT_TRUE(testing::OutputPasses(output, golden_.Find(key),
                                       FigureOf(golden_, key)))
         << key;
   }

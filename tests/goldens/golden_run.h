@@ -2,6 +2,7 @@
 #define TESTS_GOLDENS_GOLDEN_RUN_H_
 
 #include <ATen/core/Tensor.h>
+#include <c10/core/ScalarType.h>
 
 #include <functional>
 #include <memory>
@@ -23,9 +24,11 @@ namespace mir::goldens {
 class GoldenRun {
  public:
   // `golden` must outlive the run. Without `gradients` nothing requires one,
-  // and Check compares outputs alone.
-  explicit GoldenRun(const testing::GoldenCase& golden, bool gradients = true)
-      : golden_(golden), gradients_(gradients) {}
+  // and Check compares outputs alone. `dtype` is float32, or float64 to widen
+  // inputs and weights.
+  explicit GoldenRun(const testing::GoldenCase& golden, bool gradients = true,
+                     at::ScalarType dtype = at::kFloat)
+      : golden_(golden), gradients_(gradients), dtype_(dtype) {}
 
   // The input or setting of that name. An input whose gradient the case holds
   // is a leaf that requires it. A missing name is a failure, and a zero.
@@ -61,6 +64,7 @@ class GoldenRun {
 
   const testing::GoldenCase& golden_;
   const bool gradients_;
+  const at::ScalarType dtype_;
   std::vector<std::pair<std::string, at::Tensor>> inputs_, outputs_;
   std::shared_ptr<torch::nn::Module> module_;
   bool layout_checked_ = false;

@@ -45,6 +45,14 @@ std::map<std::string, Handler> AllHandlers() {
   return handlers;
 }
 
+// An activation of these lies so close to its ReLU's kink that the float32
+// convolutions of another CPU put it on the other side, and one element moves
+// the gradient by more than the rule allows: MIR itself then misses its own
+// reference. Their gradients are compared in float64, within the same limits.
+bool HasKinkWithinRounding(const std::string& name) {
+  return name == "vxm_default" || name == "hypervfaspr";
+}
+
 class CaseTest : public ::testing::Test {
  public:
   CaseTest(const GoldenSet& set, std::string name, Handler handler)
@@ -53,9 +61,14 @@ class CaseTest : public ::testing::Test {
   void TestBody() override {
     const absl::StatusOr<GoldenCase> golden = set_.Read(name_);
     ASSERT_TRUE(golden.ok()) << golden.status();
-    GoldenRun run(*golden);
+    const bool kink = HasKinkWithinRounding(name_);
+    GoldenRun run(*golden, /*gradients=*/!kink);
     handler_(run);
     run.Check();
+    if (!kink) return;
+    GoldenRun exact(*golden, /*gradients=*/true, at::kDouble);
+    handler_(exact);
+    exact.Check();
   }
 
  private:
@@ -218,8 +231,7 @@ void PrintNotRun(const GoldenSet& set,
 
 int Main(int argc, char** argv) {
   ::testing::InitGoogleTest(&argc, argv);
-  // As the reference: another number sums convolutions in another order, which
-  // can flip a ReLU at its kink and with it a gradient.
+  // As the reference: another number sums convolutions in another order.
   at::set_num_threads(2);
   const char* const other = std::getenv("MIR_GOLDENS_DIR");
   std::filesystem::path path;

@@ -96,9 +96,9 @@ struct Powers {
     }
   }
 
-  V first;  // Of s.
-  V inner;  // Of t.
-  T step;   // From one vector's powers of s to the next one's.
+  V first = {};  // Of s.
+  V inner = {};  // Of t.
+  T step;        // From one vector's powers of s to the next one's.
 };
 
 template <typename T>
