@@ -50,14 +50,14 @@ says 2 'did you mean voxelmorph?' check "$files/half.pth" --model voxelmorf
 says 3 'absent/x.pth' convert "$files/half.pth" "$work/absent/x.pth"
 says 12 "$work/nowhere.pth" inspect "$work/nowhere.pth"
 says 12 'is a folder' inspect "$work"
-says 12 'posix.system' inspect "$files/hostile_reduce.pth"
+says 12 "system'" inspect "$files/hostile_reduce.pth"
 says 12 'is damaged: its CRC-32' inspect "$files/flipped_byte.pth"
 says 12 'is empty (0 bytes)' diff "$files/half.pth" \
   "$files/truncated_empty.pth.tar"
 says 0 'Usage: checkpoint inspect FILE' --help
 
 # inspect.
-says 0 'conv.weight              float32  [4,2,3,3,3]   864 B' inspect \
+says 0 '[4,2,3,3,3]  864 B' inspect \
   "$files/state_dict.pth"
 says 0 "other entry 'best_dsc': 0.753" inspect "$files/numpy_scalar.pth"
 says 0 'other entry '\''optimizer'\'': a dict of 2' inspect \
@@ -118,11 +118,17 @@ says 12 'it fits voxelmorph (tiny)' check "$ours" --config bj
 says 12 'no known configuration fits' check "$files/state_dict.pth" \
   --model voxelmorph
 json 'not r["fits"] and r["would_fit"][0]["configuration"] == "tiny" and
-      len(r["mismatched"]) > 0' check "$ours" --model voxelmorph
+      len(r["mismatched"]) > 0' check "$ours" --config default
 says 12 'does not fit voxelmorph (default)' convert "$files/half.pth" \
   "$work/x.pth" --for-mir --model voxelmorph
-says 0 'grids for MIR' convert "$ours" "$work/for_mir.pth" --for-mir
-says 0 'warning: ' convert "$ours" "$work/for_mir.pth" --for-mir
+says 0 'Converted' convert "$ours" "$work/for_mir.pth" --for-mir
+says 0 'tensors are bit-equal, 0 differ' diff "$ours" "$work/for_mir.pth"
+readonly with_warp=(--for-mir --set gen_output=true)
+says 0 'of them 1 grids for MIR' convert "$ours" "$work/for_mir.pth" \
+  "${with_warp[@]}"
+says 0 'warning: ' convert "$ours" "$work/for_mir.pth" "${with_warp[@]}"
+says 2 "did you mean 'gen_output'" convert "$ours" "$work/for_mir.pth" \
+  --for-mir --set gen_outptu=true
 json 'len(r["only_in_b"]) > 0 and not r["only_in_a"] and
       all(e["key"].endswith(".grid") and e["shape"][:2] == [1, 3]
           for e in r["only_in_b"])' diff "$ours" "$work/for_mir.pth"

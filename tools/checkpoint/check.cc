@@ -73,18 +73,23 @@ absl::StatusOr<ChosenModel> BuildChosen(const ModelChoice& choice,
         file.path, " does not say which model it holds; say so with --model (",
         absl::StrJoin(models::ModelNames(), ", "), ")"));
   }
-  const auto configuration = about.find("configuration");
-  nlohmann::json config;
-  if (choice.configuration.empty() && choice.changes.empty() &&
-      chosen.name == recorded && configuration != about.end()) {
-    chosen.configuration = kOfTheFile;
-    config = *configuration;
-  } else {
-    chosen.configuration =
-        choice.configuration.empty() ? "default" : choice.configuration;
-    MIR_ASSIGN_OR_RETURN(
-        config,
-        models::ModelConfig(chosen.name, chosen.configuration, choice.changes));
+  // Of the file, or by name; the changes apply to either.
+  const auto recorded_config = about.find("configuration");
+  const bool of_the_file = choice.configuration.empty() &&
+                           chosen.name == recorded &&
+                           recorded_config != about.end();
+  const std::string named =
+      choice.configuration.empty() ? "default" : choice.configuration;
+  chosen.configuration = of_the_file ? kOfTheFile : named;
+  MIR_ASSIGN_OR_RETURN(nlohmann::json config,
+                       models::ModelConfig(chosen.name, named, choice.changes));
+  if (of_the_file) {
+    nlohmann::json of_file = *recorded_config;
+    for (const std::string& change : choice.changes) {
+      const std::string key = change.substr(0, change.find('='));
+      of_file[key] = config[key];
+    }
+    config = std::move(of_file);
   }
   absl::StatusOr<std::shared_ptr<models::RegistrationModel>> built =
       models::BuildModel(chosen.name, config);
