@@ -51,6 +51,7 @@ LIBRARIES = [
     "//mir/geometry:identity_grid",
     "//mir/geometry:invert",
     "//mir/geometry:jacobian",
+    "//mir/geometry:lddmm",
     "//mir/geometry:patch_starts",
     "//mir/geometry:resample",
     "//mir/geometry:resize",
