@@ -14,7 +14,9 @@ using Segment = std::function<at::Tensor(const at::Tensor& input)>;
 // Activation checkpointing, as Python's torch.utils.checkpoint: computes
 // `segment(input)` and keeps none of what it computed on the way; the backward
 // pass computes it again, one segment at a time. The value and the gradients
-// are those of a plain call, bit for bit.
+// are those of a plain call, bit for bit; but where autocast casts a weight
+// once for several uses, a plain call sums their gradients in 16 bits, and this
+// in the weight's own type.
 //
 //   segment     deterministic but for random numbers; called once now and once
 //               in each backward pass, so what it refers to must live until

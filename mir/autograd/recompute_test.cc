@@ -25,6 +25,7 @@
 namespace mir::autograd {
 namespace {
 
+using ::mir::testing::RelativeL2Near;
 using ::mir::testing::TensorEq;
 
 // Two layers and dropout between: input and weights are [8, 8].
@@ -105,7 +106,12 @@ TEST(RecomputeTest, AWeightUsedBeforeAndAfterUnderAutocastKeepsItsGradient) {
     }
     return c.Gradients();
   };
-  ExpectEqual(run(true), run(false));
+  const std::vector<at::Tensor> actual = run(true), expected = run(false);
+  for (size_t i = 0; i < actual.size(); ++i) {
+    ASSERT_TRUE(actual[i].defined()) << i;
+    // Sums of 16-bit gradients differ by their rounding.
+    EXPECT_THAT(actual[i], RelativeL2Near(expected[i], 7.9e-3)) << i;
+  }
 }
 
 TEST(RecomputeTest, SegmentsNest) {

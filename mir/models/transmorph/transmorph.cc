@@ -26,7 +26,10 @@ at::Tensor TransMorph::Forward(const at::Tensor& moving,
   at::Tensor half, full;
   if (config().if_convskip) {
     const at::Tensor images = at::cat({moving, fixed}, /*dim=*/1);
-    if (config().if_transskip) half = c1_->forward(PoolByTwo(images));
+    if (config().if_transskip) {
+      half =
+          c1_->forward(AveragePool(images, /*kernel_size=*/3, /*padding=*/1));
+    }
     full = c2_->forward(images);
   }
   const at::Tensor flow =

@@ -10,6 +10,7 @@
 #include "mir/models/identity_grid.h"
 #include "mir/models/layers/weights.h"
 #include "mir/models/swin/make_backbone.h"
+#include "mir/precision/fp32_region.h"
 
 namespace mir::models {
 namespace {
@@ -142,8 +143,12 @@ at::Tensor TransMorphBase::Integrate(const at::Tensor& velocity) const {
       -kFarthest, kFarthest);
 }
 
-at::Tensor PoolByTwo(const at::Tensor& images) {
-  return at::avg_pool3d(images, /*kernel_size=*/3, /*stride=*/2, /*padding=*/1);
+at::Tensor AveragePool(const at::Tensor& images, int64_t kernel_size,
+                       int64_t padding) {
+  // LibTorch has no float16 kernel for the CPU.
+  return at::avg_pool3d(precision::ToComputeType(images), kernel_size,
+                        /*stride=*/2, padding)
+      .to(images.scalar_type());
 }
 
 }  // namespace mir::models

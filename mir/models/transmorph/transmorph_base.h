@@ -82,8 +82,11 @@ class TransMorphBase : public RegistrationModel {
   std::shared_ptr<DecoderBlock> up0_, up1_, up2_;
 };
 
-// Mean over 3x3x3 neighbourhoods (zeros outside count) at every other voxel.
-at::Tensor PoolByTwo(const at::Tensor& images);
+// The mean over kernel_size^3 neighbourhoods at every other voxel, `padding`
+// zeros around the volume included: [N, C, D, H, W] to half the size along each
+// axis. In float32 at least; comes back in the images' dtype.
+at::Tensor AveragePool(const at::Tensor& images, int64_t kernel_size,
+                       int64_t padding);
 
 }  // namespace mir::models
 

@@ -76,7 +76,7 @@ TEST(TransMorphTest, GradientsReachWhatForwardUses) {
     SCOPED_TRACE(name);
     const auto model = Tiny(name, {"use_checkpoint=true"});
     model->train();
-    const int64_t side = 2 * model->SizeMultiple()[0];
+    const int64_t side = model->SizeMultiple()[0];
     const at::Tensor moving =
         at::rand({1, 1, side, side, side}).requires_grad_();
     model->Register(moving, at::rand({1, 1, side, side, side}))

@@ -1,7 +1,6 @@
 #include "mir/models/transmorph/transmorph_tvf.h"
 
 #include <ATen/TensorOperators.h>
-#include <ATen/ops/avg_pool3d.h>
 #include <ATen/ops/cat.h>
 #include <ATen/ops/clamp.h>
 #include <ATen/ops/sigmoid.h>
@@ -46,8 +45,9 @@ void TransMorphTimeVarying::RegisterUnusedHead() {
 TransMorphTimeVarying::Steps TransMorphTimeVarying::RunSteps(
     const at::Tensor& moving, const at::Tensor& fixed, bool by_itself) const {
   const at::Tensor images = at::cat({moving, fixed}, /*dim=*/1);
-  const at::Tensor decoded =
-      Decode(moving, fixed, c1_->forward(PoolByTwo(images)));
+  const at::Tensor decoded = Decode(
+      moving, fixed,
+      c1_->forward(AveragePool(images, /*kernel_size=*/3, /*padding=*/1)));
   // What each step's block would double anew.
   const at::Tensor doubled = DoubleResolution(decoded);
 
@@ -147,8 +147,9 @@ TransMorphTVFAutoPETAtlas::Output TransMorphTVFAutoPETAtlas::Displace(
     const at::Tensor& moving, const at::Tensor& fixed) const {
   CheckPair(moving, fixed);
   const at::Tensor flow =
-      RunSteps(at::avg_pool3d(moving, /*kernel_size=*/2),
-               at::avg_pool3d(fixed, /*kernel_size=*/2), /*by_itself=*/true)
+      RunSteps(AveragePool(moving, /*kernel_size=*/2, /*padding=*/0),
+               AveragePool(fixed, /*kernel_size=*/2, /*padding=*/0),
+               /*by_itself=*/true)
           .flow;
   const at::Tensor velocity = DoubleResolution(flow) * 2;
   const auto integrate = [](const at::Tensor& v) {
