@@ -38,8 +38,8 @@ constexpr double kMirEpsilon = 1e-5;
 void CheckOptions(const char* loss, const CorrelationRatioOptions& options) {
   TORCH_CHECK_VALUE(options.bins >= 2 && options.bins <= 256, loss,
                     ": wanted from 2 to 256 bins, got ", options.bins);
-  TORCH_CHECK_VALUE(options.sigma >= 0.25 && options.sigma <= 16, loss,
-                    ": wanted a sigma of 0.25 to 16 bins, got ", options.sigma);
+  TORCH_CHECK_VALUE(options.sigma >= 0.5 && options.sigma <= 16, loss,
+                    ": wanted a sigma of 0.5 to 16 bins, got ", options.sigma);
 }
 
 std::pair<double, double> RangeOf(const at::Tensor& image,

@@ -18,8 +18,8 @@ constexpr double kTiny = 1e-9;
 void CheckOptions(const char* loss, const MutualInformationOptions& options) {
   TORCH_CHECK_VALUE(options.bins >= 4 && options.bins <= 256, loss,
                     ": wanted from 4 to 256 bins, got ", options.bins);
-  TORCH_CHECK_VALUE(options.sigma >= 0.25 && options.sigma <= 16, loss,
-                    ": wanted a sigma of 0.25 to 16 bins, got ", options.sigma);
+  TORCH_CHECK_VALUE(options.sigma >= 0.5 && options.sigma <= 16, loss,
+                    ": wanted a sigma of 0.5 to 16 bins, got ", options.sigma);
   TORCH_CHECK_VALUE(!options.range.has_value() ||
                         options.range->first < options.range->second,
                     loss, ": wanted a range that is not empty, got ",

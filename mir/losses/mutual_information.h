@@ -18,7 +18,7 @@ enum class ParzenKind {
 struct MutualInformationOptions {
   int64_t bins = 32;  // From 4 to 256.
   ParzenKind kind = ParzenKind::kCubicSpline;
-  double sigma = 1;  // Of the Gaussians, in bins; from 0.25 to 16.
+  double sigma = 1;  // Of the Gaussians, in bins; from 0.5 to 16.
   // Intensities of both images are clamped to [first, second]. Where there is
   // none, each image has its own range, from its least to its greatest value.
   std::optional<std::pair<double, double>> range;

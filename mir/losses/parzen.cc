@@ -81,8 +81,11 @@ ParzenWindow GaussianWindow(int64_t bins, double low, double high, double sigma,
   CheckBins(bins, low, high);
   TORCH_CHECK_VALUE(sigma > 0, "wanted a positive sigma, got ", sigma);
   const double width = (high - low) / (bins - 1);
+  // Normalised weights have poles pi sigma^2 bins off the real axis, which
+  // bound how wide a cell a polynomial of this degree can follow.
+  const double reach = normalized ? sigma * sigma : sigma;
   const int64_t per_bin =
-      std::max<int64_t>(1, static_cast<int64_t>(std::ceil(1 / sigma - 1e-9)));
+      std::max<int64_t>(1, static_cast<int64_t>(std::ceil(1 / reach - 1e-9)));
   const int64_t beyond =
       normalized ? 0 : static_cast<int64_t>(std::ceil(kTailSigmas * sigma));
   kernels::ParzenCells cells;

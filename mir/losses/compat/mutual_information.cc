@@ -44,8 +44,8 @@ MutualInformation::MutualInformation(double sigma_ratio, double minval,
                     "MutualInformation: wanted a range about 0, since "
                     "intensities are clamped to [0, maxval]; got ",
                     minval, " to ", maxval);
-  TORCH_CHECK_VALUE(sigma_ratio >= 0.25 && sigma_ratio <= 16,
-                    "MutualInformation: wanted a sigma_ratio of 0.25 to 16, "
+  TORCH_CHECK_VALUE(sigma_ratio >= 0.5 && sigma_ratio <= 16,
+                    "MutualInformation: wanted a sigma_ratio of 0.5 to 16, "
                     "got ",
                     sigma_ratio);
 }

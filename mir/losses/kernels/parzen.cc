@@ -237,6 +237,8 @@ using parzen_rows::Located;
 // and as many for every number of threads.
 constexpr int64_t kParts = 16;
 constexpr int64_t kLeastPart = 1 << 15;
+// Fewer where tables are large: numbers in all of them, at most.
+constexpr int64_t kMostNumbers = 1 << 23;
 
 template <typename T>
 void LocateIn(const T* values, int64_t count, const ParzenCells& cells,
@@ -300,8 +302,10 @@ std::vector<double> ParzenMoments(const T* x, const T* y, const T* weight,
                                   const ParzenOrders& orders) {
   const int64_t pairs = x_cells.cells * y_cells.cells;
   const int64_t table = pairs * orders.x * orders.y;
+  const int64_t most =
+      std::clamp<int64_t>(kMostNumbers / (volumes * table), 1, kParts);
   const int64_t parts =
-      std::clamp<int64_t>((count + kLeastPart - 1) / kLeastPart, 1, kParts);
+      std::clamp<int64_t>((count + kLeastPart - 1) / kLeastPart, 1, most);
   const Adder<T> add = AdderFor<T>(orders);
   std::vector<double> partial(volumes * parts * table, 0.0);
   at::parallel_for(0, volumes * parts, 1, [&](int64_t begin, int64_t end) {
