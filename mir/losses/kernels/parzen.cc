@@ -8,6 +8,12 @@
 
 #include "mir/losses/kernels/target_clones.h"
 
+// Where a processor has no vectors of this length g++ makes them up of parts,
+// and then takes those for read before they are written.
+#if defined(__GNUC__) && !defined(__clang__)
+#pragma GCC diagnostic ignored "-Wmaybe-uninitialized"
+#endif
+
 namespace mir::losses::kernels {
 
 namespace parzen_rows {
@@ -84,16 +90,15 @@ struct Powers {
   static constexpr int kVectors = P / kRows;
 
   [[gnu::always_inline]] Powers(T s, T t) {
-    T s_powers[kRows], t_powers[Q];
-    s_powers[0] = 1;
-    for (int i = 1; i < kRows; ++i) s_powers[i] = s_powers[i - 1] * s;
-    step = s_powers[kRows - 1] * s;
-    t_powers[0] = 1;
-    for (int i = 1; i < Q; ++i) t_powers[i] = t_powers[i - 1] * t;
-    for (int i = 0; i < 8; ++i) {
-      first[i] = s_powers[i / Q];
-      inner[i] = t_powers[i % Q];
-    }
+    T a[kRows], b[Q];
+    a[0] = b[0] = 1;
+    for (int i = 1; i < kRows; ++i) a[i] = a[i - 1] * s;
+    for (int i = 1; i < Q; ++i) b[i] = b[i - 1] * t;
+    first = V{a[0 / Q], a[1 / Q], a[2 / Q], a[3 / Q],
+              a[4 / Q], a[5 / Q], a[6 / Q], a[7 / Q]};
+    inner = V{b[0 % Q], b[1 % Q], b[2 % Q], b[3 % Q],
+              b[4 % Q], b[5 % Q], b[6 % Q], b[7 % Q]};
+    step = a[kRows - 1] * s;
   }
 
   V first = {};  // Of s.
