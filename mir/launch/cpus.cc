@@ -6,6 +6,7 @@
 #include <fstream>
 #include <string>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include "absl/strings/match.h"
@@ -16,19 +17,6 @@
 
 namespace mir::launch {
 namespace {
-
-// The affinity mask may be wider than cpu_set_t.
-int AffinityCpus() {
-  for (int bits = CPU_SETSIZE; bits <= 1 << 20; bits *= 2) {
-    cpu_set_t* const set = CPU_ALLOC(bits);
-    const size_t bytes = CPU_ALLOC_SIZE(bits);
-    const bool ok = sched_getaffinity(0, bytes, set) == 0;
-    const int count = ok ? CPU_COUNT_S(bytes, set) : 0;
-    CPU_FREE(set);
-    if (ok) return count;
-  }
-  return static_cast<int>(std::thread::hardware_concurrency());
-}
 
 std::string FirstLine(const std::string& path) {
   std::string line;
@@ -87,8 +75,74 @@ double CgroupCpuQuota(const std::string& cgroup_file, const std::string& root) {
   return least;
 }
 
+std::vector<int> AllowedCpuNumbers() {
+  std::vector<int> numbers;
+  // The affinity mask may be wider than cpu_set_t.
+  for (int bits = CPU_SETSIZE; bits <= 1 << 20 && numbers.empty(); bits *= 2) {
+    cpu_set_t* const set = CPU_ALLOC(bits);
+    const size_t bytes = CPU_ALLOC_SIZE(bits);
+    if (sched_getaffinity(0, bytes, set) == 0) {
+      for (int cpu = 0; cpu < bits; ++cpu) {
+        if (CPU_ISSET_S(cpu, bytes, set)) numbers.push_back(cpu);
+      }
+    }
+    CPU_FREE(set);
+  }
+  return numbers;
+}
+
+std::vector<int> ParseCpuList(const std::string& list) {
+  std::vector<int> numbers;
+  for (const absl::string_view part : absl::StrSplit(list, ',')) {
+    const std::vector<absl::string_view> ends =
+        absl::StrSplit(part, absl::MaxSplits('-', 1));
+    int first = 0;
+    int last = 0;
+    if (!absl::SimpleAtoi(ends.front(), &first) ||
+        !absl::SimpleAtoi(ends.back(), &last)) {
+      continue;
+    }
+    for (int cpu = first; cpu <= last; ++cpu) numbers.push_back(cpu);
+  }
+  return numbers;
+}
+
+std::vector<std::vector<int>> NumaNodes(const std::string& root) {
+  std::vector<std::vector<int>> nodes;
+  for (const int node : ParseCpuList(FirstLine(root + "/online"))) {
+    std::vector<int> cpus =
+        ParseCpuList(FirstLine(absl::StrCat(root, "/node", node, "/cpulist")));
+    if (!cpus.empty()) nodes.push_back(std::move(cpus));
+  }
+  if (nodes.empty()) nodes.emplace_back();
+  return nodes;
+}
+
+std::vector<int> CpusOf(CpuBinding binding, int local_rank, int processes,
+                        const std::vector<int>& allowed,
+                        const std::vector<std::vector<int>>& numa_nodes) {
+  const int count = static_cast<int>(allowed.size());
+  if (binding == CpuBinding::kNone || count == 0) return {};
+  if (binding == CpuBinding::kCores) {
+    const int share = std::max(count / processes, 1);
+    const int first = local_rank * share % count;
+    return {allowed.begin() + first,
+            allowed.begin() + std::min(first + share, count)};
+  }
+  const std::vector<int>& node = numa_nodes[static_cast<size_t>(local_rank) *
+                                            numa_nodes.size() / processes];
+  std::vector<int> cpus;
+  for (const int cpu : node) {
+    if (std::binary_search(allowed.begin(), allowed.end(), cpu)) {
+      cpus.push_back(cpu);
+    }
+  }
+  return cpus;
+}
+
 int AllowedCpus() {
-  int cpus = AffinityCpus();
+  int cpus = static_cast<int>(AllowedCpuNumbers().size());
+  if (cpus == 0) cpus = static_cast<int>(std::thread::hardware_concurrency());
   const double quota = CgroupCpuQuota("/proc/self/cgroup", "/sys/fs/cgroup");
   if (quota > 0) cpus = std::min(cpus, static_cast<int>(quota));
   return std::max(cpus, 1);

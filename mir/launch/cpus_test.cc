@@ -72,5 +72,38 @@ TEST(CpusTest, Version1HasAFolderPerController) {
   EXPECT_EQ(groups.Quota(), 3);
 }
 
+TEST(CpuBindingTest, ListsAreParsed) {
+  EXPECT_EQ(ParseCpuList("0-2,8"), (std::vector<int>{0, 1, 2, 8}));
+  EXPECT_EQ(ParseCpuList(""), std::vector<int>());
+  EXPECT_EQ(AllowedCpuNumbers().empty(), false);
+}
+
+TEST(CpuBindingTest, NumaNodesAreRead) {
+  const std::string root = ::testing::TempDir() + "/numa";
+  for (const auto& [node, cpus] :
+       {std::make_pair("node0", "0-1"), std::make_pair("node1", "2-3")}) {
+    std::filesystem::create_directories(root + "/" + node);
+    std::ofstream(root + "/" + node + "/cpulist") << cpus << "\n";
+  }
+  std::ofstream(root + "/online") << "0-1\n";
+  EXPECT_EQ(NumaNodes(root), (std::vector<std::vector<int>>{{0, 1}, {2, 3}}));
+  EXPECT_EQ(NumaNodes(root + "/no"), std::vector<std::vector<int>>(1));
+}
+
+TEST(CpuBindingTest, EachProcessGetsItsShare) {
+  const std::vector<int> allowed = {1, 2, 3, 5};
+  const std::vector<std::vector<int>> numa = {{0, 1, 2}, {3, 4, 5}};
+  const auto cpus = [&](CpuBinding binding, int local, int processes) {
+    return CpusOf(binding, local, processes, allowed, numa);
+  };
+  EXPECT_TRUE(cpus(CpuBinding::kNone, 0, 2).empty());
+  EXPECT_EQ(cpus(CpuBinding::kCores, 1, 2), (std::vector<int>{3, 5}));
+  EXPECT_EQ(cpus(CpuBinding::kCores, 2, 3), (std::vector<int>{3}));
+  EXPECT_EQ(cpus(CpuBinding::kCores, 5, 8), (std::vector<int>{2}));
+  EXPECT_EQ(cpus(CpuBinding::kNuma, 0, 2), (std::vector<int>{1, 2}));
+  EXPECT_EQ(cpus(CpuBinding::kNuma, 3, 4), (std::vector<int>{3, 5}));
+  EXPECT_TRUE(CpusOf(CpuBinding::kNuma, 0, 1, allowed, {{}}).empty());
+}
+
 }  // namespace
 }  // namespace mir::launch

@@ -73,7 +73,8 @@ std::string Owner(int port) {
 
 }  // namespace
 
-absl::StatusOr<ReservedPort> ReservedPort::Bind(int port, Use use) {
+absl::StatusOr<ReservedPort> ReservedPort::Bind(int port, Use use,
+                                                Addresses addresses) {
   const int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
   if (fd < 0) {
     return absl::InternalError(
@@ -85,7 +86,8 @@ absl::StatusOr<ReservedPort> ReservedPort::Bind(int port, Use use) {
   setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &yes, sizeof(yes));
   sockaddr_in address = {};
   address.sin_family = AF_INET;
-  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+  address.sin_addr.s_addr =
+      htonl(addresses == Addresses::kLoopback ? INADDR_LOOPBACK : INADDR_ANY);
   address.sin_port = htons(port);
   socklen_t size = sizeof(address);
   if (bind(fd, reinterpret_cast<sockaddr*>(&address), size) != 0 ||
@@ -95,8 +97,8 @@ absl::StatusOr<ReservedPort> ReservedPort::Bind(int port, Use use) {
       return absl::FailedPreconditionError(
           absl::StrCat("port ", port, " is in use", Owner(port)));
     }
-    return absl::FailedPreconditionError(absl::StrCat(
-        "cannot bind port ", port, " of 127.0.0.1: ", std::strerror(why)));
+    return absl::FailedPreconditionError(
+        absl::StrCat("cannot bind port ", port, ": ", std::strerror(why)));
   }
   getsockname(fd, reinterpret_cast<sockaddr*>(&address), &size);
   reserved.port_ = ntohs(address.sin_port);

@@ -5,8 +5,9 @@
 
 namespace mir::launch {
 
-// A TCP port of the loopback address that nobody else gets by asking for a free
-// one, for as long as this object lives. See the README for its two uses.
+// A TCP port, of the loopback address or of all, that nobody else gets by
+// asking for a free one, for as long as this object lives. See the README for
+// its two uses.
 class ReservedPort {
  public:
   enum class Use {
@@ -15,9 +16,15 @@ class ReservedPort {
                   // SO_REUSEADDR.
   };
 
+  enum class Addresses {
+    kLoopback,
+    kAll,  // For processes on other machines.
+  };
+
   // Port 0 for a free one. FAILED_PRECONDITION where the port is in use: it
   // names the process that listens on it, where this user may see it.
-  static absl::StatusOr<ReservedPort> Bind(int port, Use use);
+  static absl::StatusOr<ReservedPort> Bind(
+      int port, Use use, Addresses addresses = Addresses::kLoopback);
 
   ReservedPort(ReservedPort&& other) noexcept;
   ReservedPort& operator=(ReservedPort&& other) noexcept;

@@ -1,11 +1,13 @@
 #include "mir/launch/spawn.h"
 
 #include <fcntl.h>
+#include <sched.h>
 #include <signal.h>
 #include <sys/prctl.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstring>
 
@@ -48,15 +50,42 @@ std::vector<char*> Pointers(const std::vector<std::string>& texts) {
   return pointers;
 }
 
+// A set of CPUs that is made before fork, which may not allocate after it.
+class CpuSet {
+ public:
+  explicit CpuSet(const std::vector<int>& cpus) {
+    if (cpus.empty()) return;
+    const int bits = *std::max_element(cpus.begin(), cpus.end()) + 1;
+    bytes_ = CPU_ALLOC_SIZE(bits);
+    set_ = CPU_ALLOC(bits);
+    CPU_ZERO_S(bytes_, set_);
+    for (const int cpu : cpus) CPU_SET_S(cpu, bytes_, set_);
+  }
+  ~CpuSet() {
+    if (set_ != nullptr) CPU_FREE(set_);
+  }
+  CpuSet(const CpuSet&) = delete;
+  CpuSet& operator=(const CpuSet&) = delete;
+
+  bool Apply() const {
+    return set_ == nullptr || sched_setaffinity(0, bytes_, set_) == 0;
+  }
+
+ private:
+  cpu_set_t* set_ = nullptr;
+  size_t bytes_ = 0;
+};
+
 // Between fork and exec: async-signal-safe calls only. Writes errno to
 // `fault_fd` where it fails.
 [[noreturn]] void BecomeProgram(const Command& command, pid_t parent,
-                                int null_fd, int fault_fd, char* const* argv,
-                                char* const* envp) {
+                                const CpuSet& cpus, int null_fd, int fault_fd,
+                                char* const* argv, char* const* envp) {
   bool ok = true;
   if (command.own_group) ok = setpgid(0, 0) == 0;
   ok = ok && prctl(PR_SET_PDEATHSIG, SIGKILL) == 0;
   if (getppid() != parent) _exit(kRunnerFault);  // It is gone already.
+  ok = ok && cpus.Apply();
   ok = ok && dup2(null_fd, STDIN_FILENO) >= 0;
   if (command.stdout_fd >= 0) {
     ok = ok && dup2(command.stdout_fd, STDOUT_FILENO) >= 0;
@@ -104,11 +133,12 @@ absl::StatusOr<pid_t> Spawn(const Command& command) {
   if (!null_fd.open()) return Fault("cannot open /dev/null", errno);
   MIR_ASSIGN_OR_RETURN(Pipe fault, MakePipe());
 
+  const CpuSet cpus(command.cpus);
   const pid_t parent = getpid();
   const pid_t pid = fork();
   if (pid < 0) return Fault("cannot start a process", errno);
   if (pid == 0) {
-    BecomeProgram(command, parent, null_fd.get(), fault.write.get(),
+    BecomeProgram(command, parent, cpus, null_fd.get(), fault.write.get(),
                   argv.data(), envp.data());
   }
   // Here too, so that the group exists before anyone signals it.

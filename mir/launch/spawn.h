@@ -47,6 +47,7 @@ struct Command {
   std::string directory;          // To start in; empty for this process's.
   int stdout_fd = -1;             // -1: this process's own.
   int stderr_fd = -1;
+  std::vector<int> cpus;      // It may run on; empty for this process's.
   std::vector<int> kept_fds;  // Left open in it, under the same numbers.
   // A process group of its own, so that a signal reaches what it starts too,
   // and that the terminal's Ctrl-C does not reach it.

@@ -258,6 +258,9 @@ Outcome Supervisor::Run() {
     }
     Reap();
     observer_->Step();
+    if (!term_sent_ && observer_->WantsStop()) {
+      BeginStop(StopReason::kElsewhere, 0);
+    }
   }
   EndLeftProcesses();
   for (const auto& worker : workers_) Drain(worker.get());
@@ -692,11 +695,12 @@ void Judge(Outcome* outcome) {
     return failed(index) && code_of(index) != kPeer &&
            !workers[index].signalled;
   });
-  const bool stopped_from_outside =
-      outcome->reason == StopReason::kSignal ||
-      outcome->reason == StopReason::kTimeout ||
-      outcome->reason == StopReason::kInitTimeout ||
-      outcome->reason == StopReason::kHang;
+  const bool timed_out = outcome->reason == StopReason::kTimeout ||
+                         outcome->reason == StopReason::kInitTimeout ||
+                         outcome->reason == StopReason::kHang;
+  const bool stopped_from_outside = timed_out ||
+                                    outcome->reason == StopReason::kSignal ||
+                                    outcome->reason == StopReason::kElsewhere;
   bool left_early = false;
   if (root == -1 && !stopped_from_outside) {
     root = first([&](int index) {
@@ -705,9 +709,7 @@ void Judge(Outcome* outcome) {
     });
     left_early = root != -1;
   }
-  if (root == -1 && outcome->reason != StopReason::kTimeout &&
-      outcome->reason != StopReason::kInitTimeout &&
-      outcome->reason != StopReason::kHang) {
+  if (root == -1 && !timed_out && outcome->reason != StopReason::kElsewhere) {
     // Not what SIGTERM and SIGKILL do to a program that does not catch them.
     // Told to stop, only our own workers' codes say more than that.
     root = first([&](int index) {
@@ -726,9 +728,7 @@ void Judge(Outcome* outcome) {
     outcome->exit_code = left_early ? kOther : code_of(root);
     return;
   }
-  if (outcome->reason == StopReason::kTimeout ||
-      outcome->reason == StopReason::kInitTimeout ||
-      outcome->reason == StopReason::kHang) {
+  if (timed_out) {
     outcome->exit_code = kTimeout;
     return;
   }

@@ -75,6 +75,7 @@ enum class StopReason {
   kTimeout,      // SupervisorOptions::timeout.
   kInitTimeout,  // SupervisorOptions::init_timeout.
   kHang,         // SupervisorOptions::hang_timeout.
+  kElsewhere,    // Observer::WantsStop.
 };
 
 struct Outcome {
@@ -131,8 +132,11 @@ class Observer {
   virtual bool Takes(int /*rank*/, Stream /*stream*/) { return true; }
   // Descriptors that the observer waits for.
   virtual void AddPollFds(std::vector<pollfd>* /*fds*/) {}
-  // After each wait, whatever it was for.
+  // After each wait, whatever it was for; at least once a second.
   virtual void Step() {}
+  // Whether the workers are to stop, since others of the same run did on
+  // another machine. Asked after each Step.
+  virtual bool WantsStop() { return false; }
 };
 
 // Starts the workers and waits for the end of all of them. The first that fails

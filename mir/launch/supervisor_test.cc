@@ -142,6 +142,23 @@ TEST(JudgeTest, Timeouts) {
   }
 }
 
+TEST(JudgeTest, StoppedBecauseOfAnotherMachine) {
+  const auto judged = [](int first, bool signalled) {
+    return Judged(StopReason::kElsewhere,
+                  {End(first, signalled), End(Signal(SIGTERM), true)}, {0, 1});
+  };
+  EXPECT_EQ(judged(Exit(kPeer), true).root_cause, -1);
+  EXPECT_EQ(judged(Exit(kPeer), false).root_cause, -1);
+  EXPECT_EQ(judged(Exit(1), true).root_cause, -1);
+  EXPECT_EQ(judged(Exit(1), true).exit_code, kOther);
+  EXPECT_EQ(judged(Exit(11), false).root_cause, 0);
+  EXPECT_EQ(
+      Judged(StopReason::kElsewhere,
+             {End(Exit(kStopped), true), End(Exit(kStopped), true)}, {0, 1})
+          .exit_code,
+      kStopped);
+}
+
 TEST(JudgeTest, AHangIsATimeout) {
   const Outcome outcome = Judged(StopReason::kHang,
                                  {End(Signal(SIGKILL), /*signalled=*/true),
@@ -200,6 +217,7 @@ struct Recorder : Observer {
     log_faults.push_back(path + ": " + why);
   }
   bool Takes(int, Stream) override { return takes; }
+  bool WantsStop() override { return absl::Now() >= stop_at; }
 
   std::map<std::pair<int, Stream>, std::string> output;
   int ended_outputs = 0;
@@ -211,6 +229,7 @@ struct Recorder : Observer {
   std::vector<WorkerReport> asked;
   std::vector<std::string> log_faults;
   bool takes = true;
+  absl::Time stop_at = absl::InfiniteFuture();
 };
 
 class SuperviseTest : public ::testing::Test {
@@ -404,7 +423,7 @@ TEST_F(SuperviseTest, AHangNamesWhoIsBehindAndShowsAllThreads) {
     ASSERT_EQ(recorder_.hanging.size(), 2);
     EXPECT_FALSE(recorder_.hanging[0].behind);
     EXPECT_TRUE(recorder_.hanging[1].behind);
-    EXPECT_GE(recorder_.hanging[1].silent, absl::Seconds(1));
+    EXPECT_GE(recorder_.hanging[1].silent, absl::Milliseconds(500));
     for (int rank = 0; rank < 2; ++rank) {
       EXPECT_THAT(
           Log(rank, "stack.txt"),
@@ -436,6 +455,16 @@ TEST_F(SuperviseTest, WhoBeatsDoesNotHang) {
   ASSERT_THAT(outcome, IsOk());
   EXPECT_EQ(outcome->reason, StopReason::kNone);
   EXPECT_GE(took_, absl::Seconds(4));
+}
+
+TEST_F(SuperviseTest, TheObserverMayStopIt) {
+  recorder_.stop_at = absl::Now() + absl::Milliseconds(300);
+  const auto outcome =
+      Run({"trap 'bye; exit 75' TERM; hello; while :; do "
+           "sleep 0.05; done"});
+  ASSERT_THAT(outcome, IsOk());
+  EXPECT_EQ(outcome->reason, StopReason::kElsewhere);
+  EXPECT_EQ(outcome->exit_code, kStopped);
 }
 
 TEST_F(SuperviseTest, AskedHowFarTheyAreItTells) {

@@ -82,6 +82,39 @@ absl::Status SetNprocPerNode(RunnerOptions& options, const std::string& value) {
   return SetProcesses(options, processes);
 }
 
+absl::Status SetEndpoint(RunnerOptions& options, const std::string& value) {
+  const size_t colon = value.rfind(':');
+  const absl::Status wanted =
+      absl::InvalidArgumentError("wants HOST:PORT, such as node0:29500");
+  if (colon == std::string::npos || colon == 0) return wanted;
+  const absl::StatusOr<int> port =
+      ParseInt(absl::string_view(value).substr(colon + 1), 0, 65535);
+  if (!port.ok()) return wanted;
+  options.master_addr = value.substr(0, colon);
+  options.master_port = *port;
+  return absl::OkStatus();
+}
+
+absl::Status CheckNodes(const RunnerOptions& options) {
+  if (options.node >= options.nodes) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("--node-rank ", options.node, " is outside --nnodes ",
+                     options.nodes, "; nodes count from 0"));
+  }
+  if (options.nodes == 1) return absl::OkStatus();
+  if (options.master_addr.empty() || options.master_port == 0 ||
+      options.master_port == 65535) {
+    return absl::InvalidArgumentError(
+        "--nnodes wants --master-addr and --master-port (below 65535) of node "
+        "0, the same on all nodes");
+  }
+  if (options.out.empty()) {
+    return absl::InvalidArgumentError(
+        "--nnodes wants --out, the same on all nodes");
+  }
+  return absl::OkStatus();
+}
+
 absl::Status SetConsole(RunnerOptions& options, const std::string& value) {
   const absl::Status wanted = absl::InvalidArgumentError(
       "wants rank0, all, none, or ranks such as 0,2-3");
@@ -116,6 +149,19 @@ absl::Status SetColor(RunnerOptions& options, const std::string& value) {
     options.color = ColorMode::kNever;
   } else {
     return absl::InvalidArgumentError("wants auto, always or never");
+  }
+  return absl::OkStatus();
+}
+
+absl::Status SetBind(RunnerOptions& options, const std::string& value) {
+  if (value == "none") {
+    options.bind = launch::CpuBinding::kNone;
+  } else if (value == "cores") {
+    options.bind = launch::CpuBinding::kCores;
+  } else if (value == "numa") {
+    options.bind = launch::CpuBinding::kNuma;
+  } else {
+    return absl::InvalidArgumentError("wants none, cores or numa");
   }
   return absl::OkStatus();
 }
@@ -185,10 +231,51 @@ const std::vector<Option>& Options() {
          MIR_ASSIGN_OR_RETURN(o.threads, ParseInt(v, 1, 4096));
          return absl::OkStatus();
        }},
+      {"bind", "HOW",
+       "CPUs of each process: none (default: all), cores (an equal share, in "
+       "order) or numa (a NUMA node).",
+       SetBind},
       {"env", "NAME=VALUE",
        "Sets a variable for the processes; may be repeated.", AddEnv},
+      {"nnodes", "N",
+       "How many machines train together; start the runner on each. Default 1.",
+       [](RunnerOptions& o, const std::string& v) -> absl::Status {
+         const absl::StatusOr<int> nodes = ParseInt(v, 1, kMostProcesses);
+         if (!nodes.ok()) {
+           return absl::InvalidArgumentError(
+               absl::StrCat("wants a fixed number from 1 to ", kMostProcesses));
+         }
+         o.nodes = *nodes;
+         return absl::OkStatus();
+       }},
+      {"node-rank", "K", "Which of them this is, from 0; node 0 leads.",
+       [](RunnerOptions& o, const std::string& v) -> absl::Status {
+         MIR_ASSIGN_OR_RETURN(o.node, ParseInt(v, 0, kMostProcesses - 1));
+         return absl::OkStatus();
+       }},
+      {"master-addr", "HOST", "Name or address of node 0's machine.",
+       [](RunnerOptions& o, const std::string& v) {
+         o.master_addr = v;
+         return absl::OkStatus();
+       }},
+      {"rdzv-endpoint", "HOST:PORT",
+       "torchrun's: --master-addr and --master-port in one.", SetEndpoint},
+      {"rdzv-id", "ID", "torchrun's: the run's name for its processes.",
+       [](RunnerOptions& o, const std::string& v) {
+         o.run_id = v;
+         return absl::OkStatus();
+       }},
+      {"rdzv-backend", "static",
+       "torchrun's: nodes are fixed; so they are in any case.",
+       [](RunnerOptions&, const std::string& v) {
+         return v == "static" ? absl::OkStatus()
+                              : absl::InvalidArgumentError(
+                                    "wants static; give --nnodes, --node-rank, "
+                                    "--master-addr and --master-port");
+       }},
       {"master-port", "PORT",
-       "Port where the processes meet; default 0, a free one.",
+       "Port where the processes meet; default 0, a free one. On several "
+       "machines it must be given, and the next one is used too.",
        [](RunnerOptions& o, const std::string& v) -> absl::Status {
          MIR_ASSIGN_OR_RETURN(o.master_port, ParseInt(v, 0, 65535));
          return absl::OkStatus();
@@ -284,9 +371,12 @@ constexpr ForeignOption kTorchrunOptions[] = {
     {"local-ranks-filter", "--console names the ranks to show"},
     {"shutdown-timeout", "it is --grace here"},
     {"monitor-interval", "ends of processes are noticed at once"},
+    {"rdzv-conf", "see --init-timeout"},
+    {"local-addr", "the address that leads to --master-addr is used"},
     {"module", "name the interpreter with --worker and its arguments after --"},
     {"run-path", "name the program with --worker"},
     {"start-method", "processes are always started anew"},
+    {"numa-binding", "it is --bind numa here"},
     {"role", "there is one role"},
     {"virtual-local-rank", "set CUDA_VISIBLE_DEVICES instead"},
     {"signals-to-handle", "see the last lines of --help"},
@@ -408,6 +498,7 @@ absl::StatusOr<RunnerOptions> ParseRunnerOptions(
     return absl::InvalidArgumentError(
         "--worker says which program to start, so --model cannot; give one");
   }
+  MIR_RETURN_IF_ERROR(CheckNodes(options));
   return options;
 }
 
@@ -417,10 +508,9 @@ std::string RunnerHelp() {
   std::string help =
       "Usage: bazel run //tools:train -- [options] [options of the model's "
       "program]\n\n"
-      "Trains a model in one or several processes on this machine. Options "
-      "that "
-      "are not\nlisted here go to the model's program unchanged; after --, all "
-      "do.\n\n";
+      "Trains a model in one or several processes, here or on several "
+      "machines.\nOptions that are not listed here go to the model's program "
+      "unchanged; after --,\nall do.\n\n";
   for (const Option& option : Options()) {
     std::string left = absl::StrCat("  --", option.name);
     if (option.value != nullptr) absl::StrAppend(&left, " ", option.value);

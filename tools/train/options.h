@@ -10,6 +10,7 @@
 #include "absl/strings/string_view.h"
 #include "absl/time/time.h"
 #include "absl/types/optional.h"
+#include "mir/launch/cpus.h"
 #include "tools/train/restarts.h"
 
 namespace mir::tools {
@@ -54,9 +55,14 @@ struct RunnerOptions {
   int max_restarts = 0;
   // What to start again after; absent for what another start may mend.
   absl::optional<std::set<FailureKind>> restart_on;
+  launch::CpuBinding bind = launch::CpuBinding::kNone;
   int threads = 0;  // Of each process; 0: its share of the allowed CPUs.
   std::vector<std::pair<std::string, std::string>> env;
-  int master_port = 0;  // 0 for a free one.
+  int nodes = 1;
+  int node = 0;
+  std::string master_addr;  // Empty for this machine.
+  int master_port = 0;      // 0 for a free one.
+  std::string run_id;       // Empty for the folder's name.
   ConsoleRanks console;
   bool timestamps = false;
   ColorMode color = ColorMode::kAuto;

@@ -169,6 +169,13 @@ TEST(RunnerOptionsTest, WhatIsWrongIsNamed) {
       {{"--hang-timeout", "0"}, "--hang-timeout 0: wants more than 0"},
       {{"--max-restarts", "-1"}, "--max-restarts -1: wants a whole number"},
       {{"--restart-on", "fire"}, "signal, peer, preempt, hang, error"},
+      {{"--nnodes", "1:4"}, "--nnodes 1:4: wants a fixed number"},
+      {{"--nnodes", "2"}, "--nnodes wants --master-addr and --master-port"},
+      {{"--nnodes", "2", "--rdzv-endpoint", "a:1"}, "--nnodes wants --out"},
+      {{"--node-rank", "1"}, "--node-rank 1 is outside --nnodes 1"},
+      {{"--rdzv-endpoint", "host"}, "wants HOST:PORT"},
+      {{"--rdzv-backend", "c10d"}, "--rdzv-backend c10d: wants static"},
+      {{"--bind", "gpu"}, "--bind gpu: wants none, cores or numa"},
       {{"--tee", "3"}, "--tee is torchrun's: --console all shows every rank"},
       {{"--log_dir=x"}, "--log_dir is torchrun's: logs are in the run's"},
   };
@@ -177,6 +184,17 @@ TEST(RunnerOptionsTest, WhatIsWrongIsNamed) {
         ParseRunnerOptions(test.arguments),
         StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr(test.message)));
   }
+}
+
+TEST(RunnerOptionsTest, Nodes) {
+  const RunnerOptions options =
+      Parsed({"--nnodes=2", "--node_rank=1", "--rdzv-endpoint", "a:29500",
+              "--rdzv-id", "x", "--rdzv-backend=static", "--out", "run"});
+  EXPECT_EQ(options.nodes, 2);
+  EXPECT_EQ(options.node, 1);
+  EXPECT_EQ(options.master_addr, "a");
+  EXPECT_EQ(options.master_port, 29500);
+  EXPECT_EQ(options.run_id, "x");
 }
 
 TEST(RunnerOptionsTest, Restarts) {

@@ -122,19 +122,22 @@ launch::Env CommonEnv(const Plan& plan, const RunnerOptions& options,
   return common;
 }
 
-launch::Env RankEnv(const Plan& plan, int rank, const launch::Env& common) {
+launch::Env RankEnv(const Plan& plan, int local_rank,
+                    const launch::Env& common) {
   launch::Env env = common;
-  const std::string size = absl::StrCat(plan.placement.processes);
+  const int rank = plan.first_rank + local_rank;
+  const std::string size =
+      absl::StrCat(plan.world > 0 ? plan.world : plan.placement.processes);
   env["RANK"] = absl::StrCat(rank);
-  env["LOCAL_RANK"] = absl::StrCat(rank);
+  env["LOCAL_RANK"] = absl::StrCat(local_rank);
   env["WORLD_SIZE"] = size;
-  env["LOCAL_WORLD_SIZE"] = size;
-  env["GROUP_RANK"] = "0";
-  env["GROUP_WORLD_SIZE"] = "1";
+  env["LOCAL_WORLD_SIZE"] = absl::StrCat(plan.placement.processes);
+  env["GROUP_RANK"] = absl::StrCat(plan.node);
+  env["GROUP_WORLD_SIZE"] = absl::StrCat(plan.nodes);
   env["ROLE_NAME"] = "default";
   env["ROLE_RANK"] = absl::StrCat(rank);
   env["ROLE_WORLD_SIZE"] = size;
-  env["MASTER_ADDR"] = "127.0.0.1";
+  env["MASTER_ADDR"] = plan.master_addr;
   env["MASTER_PORT"] = absl::StrCat(plan.master_port);
   env["TORCHELASTIC_RUN_ID"] = plan.run_id;
   env["TORCHELASTIC_RESTART_COUNT"] = absl::StrCat(plan.restarts);

@@ -35,6 +35,11 @@ struct Plan {
   std::string run_folder;      // As passed on; empty for none.
   std::string attempt_folder;  // Absolute.
   int generation = 0;
+  int node = 0;
+  int nodes = 1;
+  int first_rank = 0;  // Of this node's processes.
+  int world = 0;       // Processes of all nodes; 0: those of `placement`.
+  std::string master_addr = "127.0.0.1";
   int restarts = 0;  // How many there were, and may be.
   int max_restarts = 0;
   bool resume = false;  // Our workers go on from the last checkpoint.
@@ -55,8 +60,10 @@ std::vector<std::string> WorkerCommandLine(
 launch::Env CommonEnv(const Plan& plan, const RunnerOptions& options,
                       const launch::Env& env);
 
-// CommonEnv and what torchrun's contract adds for `rank`.
-launch::Env RankEnv(const Plan& plan, int rank, const launch::Env& common);
+// CommonEnv and what torchrun's contract adds for the process `local_rank` of
+// this node.
+launch::Env RankEnv(const Plan& plan, int local_rank,
+                    const launch::Env& common);
 
 // Where a rank's logs are.
 std::string RankFolder(const Plan& plan, int rank);

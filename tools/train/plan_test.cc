@@ -157,6 +157,29 @@ TEST(PlanTest, RanksGetTorchrunsContract) {
   EXPECT_FALSE(world->agent_store);
 }
 
+TEST(PlanTest, RanksOfASecondNode) {
+  Plan plan = SomePlan();
+  plan.node = 1;
+  plan.nodes = 2;
+  plan.first_rank = 3;
+  plan.world = 5;
+  plan.master_addr = "nodea";
+  const launch::Env env = RankEnv(plan, 1, {});
+  for (const auto& [name, value] :
+       launch::Env{{"RANK", "4"},
+                   {"LOCAL_RANK", "1"},
+                   {"WORLD_SIZE", "5"},
+                   {"LOCAL_WORLD_SIZE", "2"},
+                   {"GROUP_RANK", "1"},
+                   {"GROUP_WORLD_SIZE", "2"},
+                   {"MASTER_ADDR", "nodea"},
+                   {"TORCHELASTIC_ERROR_FILE",
+                    "/x/runs/id/attempt-1/rank-00004/error.json"}}) {
+    EXPECT_EQ(env.at(name), value) << name;
+  }
+  EXPECT_THAT(launch::WorldFromEnv(env), IsOk());
+}
+
 TEST(PlanTest, ARestartGoesOn) {
   Plan plan = SomePlan();
   plan.keeps_contract = plan.resume = true;

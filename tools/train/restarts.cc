@@ -48,6 +48,7 @@ FailureKind FailureKindOf(const Outcome& outcome, bool ours) {
                   [](const WorkerReport& worker) { return worker.ended; });
   if (!all_ended || outcome.exit_code == launch::kOk ||
       outcome.reason == StopReason::kSignal ||
+      outcome.reason == StopReason::kElsewhere ||
       outcome.reason == StopReason::kTimeout ||
       outcome.reason == StopReason::kInitTimeout) {
     return FailureKind::kNone;
@@ -71,7 +72,7 @@ FailureKind FailureKindOf(const Outcome& outcome, bool ours) {
   }
 }
 
-Restarts::Decision Restarts::After(const Outcome& outcome) {
+Restarts::Decision Restarts::After(const Outcome& outcome, FailureKind kind) {
   bool newer = false;
   bool told = false;
   for (const WorkerReport& worker : outcome.workers) {
@@ -84,7 +85,6 @@ Restarts::Decision Restarts::After(const Outcome& outcome) {
     }
   }
   barren_ = newer || !told ? 0 : barren_ + 1;
-  const FailureKind kind = FailureKindOf(outcome, ours_);
   if (most_ == 0 || kind == FailureKind::kNone) return {};
   if (kinds_.count(kind) == 0) {
     return {false, "--restart-on does not name this kind of failure"};

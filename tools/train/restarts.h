@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <set>
 #include <string>
+#include <utility>
 
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
@@ -33,8 +34,8 @@ FailureKind FailureKindOf(const launch::Outcome& outcome, bool ours);
 class Restarts {
  public:
   // Up to `most` restarts, after failures of these kinds.
-  Restarts(int most, std::set<FailureKind> kinds, bool ours)
-      : most_(most), kinds_(std::move(kinds)), ours_(ours) {}
+  Restarts(int most, std::set<FailureKind> kinds)
+      : most_(most), kinds_(std::move(kinds)) {}
 
   struct Decision {
     bool restart = false;
@@ -43,9 +44,10 @@ class Restarts {
     std::string why_not;
   };
 
-  // Two attempts in a row without a newer checkpoint end it too, where the
+  // `kind` is that of the whole run, of which `outcome` is one node's part. Two
+  // attempts in a row without a newer checkpoint end it too, where the
   // workers tell of checkpoints: the third would fail likewise.
-  Decision After(const launch::Outcome& outcome);
+  Decision After(const launch::Outcome& outcome, FailureKind kind);
 
   int count() const { return count_; }  // How many there were.
   int most() const { return most_; }
@@ -56,7 +58,6 @@ class Restarts {
  private:
   const int most_;
   const std::set<FailureKind> kinds_;
-  const bool ours_;
   int count_ = 0;
   int barren_ = 0;  // Attempts in a row without a newer checkpoint.
   int64_t checkpoint_step_ = -1;

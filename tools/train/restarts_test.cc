@@ -33,6 +33,10 @@ Outcome End(int wait_status, int64_t step = -1,
   launch::Judge(&outcome);
   return outcome;
 }
+// Of a run on one node.
+Restarts::Decision After(Restarts& restarts, const Outcome& outcome) {
+  return restarts.After(outcome, FailureKindOf(outcome, /*ours=*/true));
+}
 constexpr int Exit(int code) { return code << 8; }
 
 TEST(RestartsTest, KindsHaveNames) {
@@ -72,49 +76,49 @@ TEST(RestartsTest, KindsOfFailures) {
 }
 
 TEST(RestartsTest, AsManyAsAllowed) {
-  Restarts restarts(2, {FailureKind::kSignal}, /*ours=*/true);
-  EXPECT_TRUE(restarts.After(End(SIGSEGV, 10)).restart);
-  EXPECT_TRUE(restarts.After(End(SIGSEGV, 20)).restart);
+  Restarts restarts(2, {FailureKind::kSignal});
+  EXPECT_TRUE(After(restarts, End(SIGSEGV, 10)).restart);
+  EXPECT_TRUE(After(restarts, End(SIGSEGV, 20)).restart);
   EXPECT_EQ(restarts.count(), 2);
   EXPECT_EQ(restarts.checkpoint_step(), 20);
   EXPECT_EQ(restarts.checkpoint(), "latest.pth");
-  const Restarts::Decision last = restarts.After(End(SIGSEGV, 30));
+  const Restarts::Decision last = After(restarts, End(SIGSEGV, 30));
   EXPECT_FALSE(last.restart);
   EXPECT_EQ(last.why_not, "all 2 restarts are used up");
   EXPECT_EQ(restarts.checkpoint_step(), 30);
 }
 
 TEST(RestartsTest, NoneWithoutProgressTwice) {
-  Restarts restarts(9, {FailureKind::kSignal}, /*ours=*/true);
-  EXPECT_TRUE(restarts.After(End(SIGSEGV, 10)).restart);
-  EXPECT_TRUE(restarts.After(End(SIGSEGV, 10)).restart);
-  const Restarts::Decision last = restarts.After(End(SIGSEGV));
+  Restarts restarts(9, {FailureKind::kSignal});
+  EXPECT_TRUE(After(restarts, End(SIGSEGV, 10)).restart);
+  EXPECT_TRUE(After(restarts, End(SIGSEGV, 10)).restart);
+  const Restarts::Decision last = After(restarts, End(SIGSEGV));
   EXPECT_FALSE(last.restart);
   EXPECT_THAT(last.why_not, HasSubstr("no newer checkpoint"));
 
-  Restarts between(9, {FailureKind::kSignal}, /*ours=*/true);
+  Restarts between(9, {FailureKind::kSignal});
   for (const int64_t step : {-1, 5, 5, 7, 7, 8}) {
-    EXPECT_TRUE(between.After(End(SIGSEGV, step)).restart) << step;
+    EXPECT_TRUE(After(between, End(SIGSEGV, step)).restart) << step;
   }
 }
 
 TEST(RestartsTest, ProgramsThatTellNothingAreNotHeldToProgress) {
-  Restarts restarts(5, {FailureKind::kError}, /*ours=*/false);
+  Restarts restarts(5, {FailureKind::kError});
   for (int i = 0; i < 5; ++i) {
     Outcome outcome = End(Exit(1));
     outcome.workers[0].hello = false;
-    EXPECT_TRUE(restarts.After(outcome).restart);
+    EXPECT_TRUE(After(restarts, outcome).restart);
   }
 }
 
 TEST(RestartsTest, OnlyAfterWhatIsNamed) {
-  Restarts none(0, {FailureKind::kSignal}, /*ours=*/true);
-  EXPECT_FALSE(none.After(End(SIGSEGV, 1)).restart);
-  EXPECT_EQ(none.After(End(SIGSEGV, 2)).why_not, "");
-  Restarts restarts(1, {FailureKind::kSignal}, /*ours=*/true);
-  EXPECT_EQ(restarts.After(End(Exit(launch::kNumeric), 1)).why_not,
+  Restarts none(0, {FailureKind::kSignal});
+  EXPECT_FALSE(After(none, End(SIGSEGV, 1)).restart);
+  EXPECT_EQ(After(none, End(SIGSEGV, 2)).why_not, "");
+  Restarts restarts(1, {FailureKind::kSignal});
+  EXPECT_EQ(After(restarts, End(Exit(launch::kNumeric), 1)).why_not,
             "--restart-on does not name this kind of failure");
-  EXPECT_EQ(restarts.After(End(Exit(0), 2)).why_not, "");
+  EXPECT_EQ(After(restarts, End(Exit(0), 2)).why_not, "");
 }
 
 }  // namespace

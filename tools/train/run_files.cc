@@ -88,12 +88,24 @@ absl::StatusOr<RunFiles> RunFiles::Make(const std::string& out) {
   return files;
 }
 
-absl::Status RunFiles::BeginAttempt(int ranks) {
+absl::Status RunFiles::BeginAttempt() {
   while (mkdir(attempt_folder().c_str(), 0777) != 0) {
     if (errno != EEXIST) return CannotWrite(folder_, errno);
     ++attempt_;
   }
-  for (int rank = 0; rank < ranks; ++rank) {
+  return absl::OkStatus();
+}
+
+absl::Status RunFiles::JoinAttempt(int number) {
+  attempt_ = number;
+  if (mkdir(attempt_folder().c_str(), 0777) != 0 && errno != EEXIST) {
+    return CannotWrite(folder_, errno);
+  }
+  return absl::OkStatus();
+}
+
+absl::Status RunFiles::AddRanks(int first_rank, int ranks) {
+  for (int rank = first_rank; rank < first_rank + ranks; ++rank) {
     const std::string folder =
         absl::StrFormat("%s/rank-%05d", attempt_folder(), rank);
     if (mkdir(folder.c_str(), 0777) != 0) return CannotWrite(folder, errno);

@@ -25,9 +25,13 @@ class RunFiles {
   // folder and the reason, where that cannot be done or written to.
   static absl::StatusOr<RunFiles> Make(const std::string& out);
 
-  // Makes the folders of the next attempt for `ranks` processes. Errors as
-  // Make.
-  absl::Status BeginAttempt(int ranks);
+  // Makes the folder of the next attempt. Errors as Make, here and below.
+  absl::Status BeginAttempt();
+  // The same for an attempt that another node may have made already, where
+  // nodes share the folder.
+  absl::Status JoinAttempt(int number);
+  // Makes the folders of `ranks` processes in it.
+  absl::Status AddRanks(int first_rank, int ranks);
 
   // Writes a file of the run's folder whole. INTERNAL names it and the reason.
   absl::Status Write(const std::string& name, const std::string& text) const;

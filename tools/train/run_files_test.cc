@@ -67,10 +67,22 @@ TEST_F(RunFilesTest, AttemptsCountUp) {
   for (const char* attempt : {"a/b/attempt-0", "a/b/attempt-1"}) {
     auto files = RunFiles::Make("a/b");
     ASSERT_THAT(files, IsOk());
-    ASSERT_THAT(files->BeginAttempt(2), IsOk());
+    ASSERT_THAT(files->BeginAttempt(), IsOk());
+    ASSERT_THAT(files->AddRanks(0, 2), IsOk());
     EXPECT_EQ(files->attempt_folder(), attempt);
     EXPECT_TRUE(fs::is_directory(files->attempt_folder() + "/rank-00001"));
   }
+}
+
+TEST_F(RunFilesTest, NodesShareAnAttempt) {
+  auto first = RunFiles::Make("a");
+  auto second = RunFiles::Make("a");
+  ASSERT_THAT(first->BeginAttempt(), IsOk());
+  ASSERT_THAT(first->AddRanks(0, 1), IsOk());
+  ASSERT_THAT(second->JoinAttempt(first->attempt()), IsOk());
+  ASSERT_THAT(second->AddRanks(1, 2), IsOk());
+  EXPECT_EQ(second->attempt_folder(), "a/attempt-0");
+  EXPECT_TRUE(fs::is_directory("a/attempt-0/rank-00002"));
 }
 
 TEST_F(RunFilesTest, FilesAreWrittenWhole) {

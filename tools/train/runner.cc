@@ -10,6 +10,7 @@
 #include <cmath>
 #include <cstdio>
 #include <filesystem>
+#include <memory>
 #include <nlohmann/json.hpp>
 #include <set>
 #include <utility>
@@ -40,6 +41,7 @@
 #include "tools/train/console.h"
 #include "tools/train/devices.h"
 #include "tools/train/event_log.h"
+#include "tools/train/nodes.h"
 #include "tools/train/options.h"
 #include "tools/train/plan.h"
 #include "tools/train/restarts.h"
@@ -141,6 +143,8 @@ absl::string_view NameOf(StopReason reason) {
       return "init_timeout";
     case StopReason::kHang:
       return "hang";
+    case StopReason::kElsewhere:
+      return "elsewhere";
   }
   return "";
 }
@@ -179,17 +183,18 @@ class Narrator : public launch::Observer {
   // `handed_over` is closed once rank 0 has it; null where it has not.
   Narrator(Console* console, EventLog* events, const RunnerOptions& options,
            const Plan& plan, std::string attempt_folder,
-           launch::ReservedPort* handed_over)
+           launch::ReservedPort* handed_over, Nodes* nodes)
       : console_(console),
         events_(events),
         options_(options),
         processes_(plan.placement.processes),
         attempt_folder_(std::move(attempt_folder)),
-        handed_over_(handed_over) {}
+        handed_over_(handed_over),
+        nodes_(nodes) {}
 
   void Started(const WorkerReport& worker) override {
     events_->Add("started", {{"rank", worker.rank}, {"pid", worker.pid}});
-    if (worker.rank + 1 == processes_) events_->Enter("rendezvous");
+    if (++started_ == processes_) events_->Enter("rendezvous");
     if (worker.rank == 0 && handed_over_ != nullptr) handed_over_->Close();
   }
   void Output(int rank, Stream stream, absl::string_view bytes) override {
@@ -222,6 +227,10 @@ class Narrator : public launch::Observer {
   void Ended(const WorkerReport& worker) override {
     const int code = launch::ExitCodeOfWaitStatus(worker.wait_status);
     events_->Add("ended", EndOf(worker));
+    if (nodes_ != nullptr && !worker.signalled && code != launch::kOk) {
+      nodes_->TellStop(
+          absl::StrCat("rank ", worker.rank, " ", HowItEnded(worker)));
+    }
     if (code != launch::kOk && code != launch::kStopped && !worker.signalled) {
       console_->Say(
           "Failed",
@@ -236,6 +245,11 @@ class Narrator : public launch::Observer {
     std::string why;
     std::string task = "end";
     events_->Enter(reason == StopReason::kSignal ? "drain" : "fail");
+    if (nodes_ != nullptr) {
+      nodes_->TellStop(reason == StopReason::kSignal
+                           ? absl::StrCat("stopped by ", SignalName(signal))
+                           : absl::StrCat("stopped: ", NameOf(reason)));
+    }
     nlohmann::json event = {{"reason", NameOf(reason)},
                             {"ranks", ranks},
                             {"seconds", absl::ToDoubleSeconds(patience)}};
@@ -245,6 +259,9 @@ class Narrator : public launch::Observer {
       case StopReason::kNone:
       case StopReason::kFailure:
       case StopReason::kHang:
+        break;
+      case StopReason::kElsewhere:
+        why = absl::StrCat(nodes_->stop_why(), "; ");
         break;
       case StopReason::kLeftEarly:
         why = "others left before the training was over; ";
@@ -276,6 +293,7 @@ class Narrator : public launch::Observer {
   }
 
   void Hanging(const std::vector<WorkerReport>& workers) override {
+    if (nodes_ != nullptr) nodes_->TellStop("no progress");
     events_->Enter("hang");
     nlohmann::json places = nlohmann::json::array();
     for (const WorkerReport& worker : workers) {
@@ -326,8 +344,11 @@ class Narrator : public launch::Observer {
 
   void AddPollFds(std::vector<pollfd>* fds) override {
     console_->AddPollFds(fds);
+    if (nodes_ != nullptr) nodes_->AddPollFds(fds);
   }
+  bool WantsStop() override { return nodes_ != nullptr && nodes_->stop_told(); }
   void Step() override {
+    if (nodes_ != nullptr) nodes_->Step();
     console_->Flush();
     if (console_->OutputGone() && !std::exchange(output_gone_, true)) {
       console_->Warning(absl::StrCat(
@@ -354,6 +375,8 @@ class Narrator : public launch::Observer {
   const size_t processes_;
   const std::string attempt_folder_;
   launch::ReservedPort* const handed_over_;
+  Nodes* const nodes_;  // Null on a single node.
+  size_t started_ = 0;
   std::vector<int> ready_;
   bool stopping_ = false;
   bool output_gone_ = false;
@@ -407,11 +430,24 @@ class Runner {
   // The code of a worker that found something wrong, else 0.
   absl::StatusOr<int> CheckArguments(const launch::Env& common);
   absl::StatusOr<int> Start(RunFiles* files, const launch::Env& common);
+  // Lets the nodes of a run on several meet.
+  absl::Status MeetNodes();
+  // Settles with the other nodes which attempt begins. False where the run is
+  // over, as node 0 said; `verdict` then tells how.
+  absl::StatusOr<bool> BeginAttempt(RunFiles* files, NodeEnd* verdict);
   absl::StatusOr<Outcome> RunAttempt(RunFiles* files, const launch::Env& common,
                                      absl::Duration timeout);
+  // How the attempt ended on all nodes; on others than node 0 on this alone.
+  NodeEnd EndOfAttempt(const Outcome& outcome);
+  void ShowVerdict(const Outcome& outcome, const NodeEnd& verdict,
+                   absl::Duration took);
   void WritePlan(const RunFiles& files);
   void WriteSummary(const RunFiles& files, const Outcome& outcome,
-                    absl::Duration took);
+                    const std::string& cause, absl::Duration took);
+  // "plan.json", and "plan.node-1.json" on another node than 0, which may share
+  // the folder.
+  std::string NodeFile(absl::string_view stem,
+                       absl::string_view extension) const;
   void Summarize(const Outcome& outcome, absl::Duration took);
   void ShowHang(const Outcome& outcome, const std::string& checkpoint);
   // Why the run ended, in a few words.
@@ -422,9 +458,11 @@ class Runner {
   const launch::Env env_;
   Console console_;
   EventLog events_;
+  bool events_opened_ = false;
   bool events_fault_told_ = false;
   Plan plan_;
   absl::optional<Restarts> restarts_;
+  std::unique_ptr<Nodes> nodes_;  // Null on a single node.
 };
 
 absl::StatusOr<int> Runner::Try() {
@@ -469,6 +507,9 @@ absl::StatusOr<int> Runner::Try() {
     }
   }
   plan_.max_restarts = options_.max_restarts;
+  plan_.node = options_.node;
+  plan_.nodes = options_.nodes;
+  if (options_.nodes > 1) plan_.master_addr = options_.master_addr;
   const launch::Env common = CommonEnv(plan_, options_, env_);
 
   std::string out = options_.out;
@@ -486,7 +527,7 @@ absl::StatusOr<int> Runner::Try() {
   absl::StatusOr<RunFiles> files = RunFiles::Make(out);
   if (!files.ok()) return WithExitCode(files.status(), launch::kEnvironment);
   plan_.run_folder = files->folder();
-  plan_.run_id = files->name();
+  plan_.run_id = options_.run_id.empty() ? files->name() : options_.run_id;
   const absl::StatusOr<int> checked = CheckArguments(common);
   if (!checked.ok() || *checked != launch::kOk) {
     files->Discard();
@@ -560,91 +601,222 @@ absl::StatusOr<int> Runner::CheckArguments(const launch::Env& common) {
   return code;
 }
 
+// Every node's end may take as long as its processes are given.
+absl::Duration PatienceWithNodes(const RunnerOptions& options) {
+  return options.grace + 2 * options.kill_wait + absl::Seconds(20);
+}
+
+absl::Status Runner::MeetNodes() {
+  if (options_.nodes == 1) return absl::OkStatus();
+  Nodes::Self self;
+  self.node = options_.node;
+  self.nodes = options_.nodes;
+  self.processes = plan_.placement.processes;
+  const std::vector<std::string> line = WorkerCommandLine(
+      plan_, options_.worker_arguments, !options_.out.empty());
+  // Programs may lie elsewhere on another machine.
+  self.command = absl::StrCat(fs::path(line.front()).filename().string(), " ",
+                              absl::StrJoin(line.begin() + 1, line.end(), " "),
+                              ", --max-restarts ", options_.max_restarts);
+  console_.Say("Meeting",
+               absl::StrCat(options_.nodes, " nodes at ", options_.master_addr,
+                            ":", options_.master_port));
+  console_.Flush();
+  absl::StatusOr<std::unique_ptr<Nodes>> nodes =
+      Nodes::Meet(self, options_.master_addr, options_.master_port + 1,
+                  options_.init_timeout);
+  if (!nodes.ok()) {
+    return WithExitCode(nodes.status(), absl::IsDeadlineExceeded(nodes.status())
+                                            ? launch::kTimeout
+                                            : launch::kEnvironment);
+  }
+  nodes_ = *std::move(nodes);
+  return absl::OkStatus();
+}
+
+absl::StatusOr<bool> Runner::BeginAttempt(RunFiles* files, NodeEnd* verdict) {
+  Nodes::Attempt attempt;
+  attempt.world = plan_.placement.processes;
+  if (plan_.node == 0) {
+    if (const absl::Status begun = files->BeginAttempt(); !begun.ok()) {
+      return WithExitCode(begun, launch::kEnvironment);
+    }
+    attempt.number = files->attempt();
+    attempt.restarts = plan_.restarts;
+    attempt.resume = plan_.resume;
+    if (nodes_ != nullptr) {
+      absl::StatusOr<Nodes::Attempt> agreed = nodes_->Begin(attempt);
+      if (!agreed.ok()) return WithExitCode(agreed.status(), launch::kPeer);
+      attempt = *agreed;
+    }
+  } else {
+    absl::StatusOr<Nodes::Word> word = nodes_->AwaitWord();
+    if (!word.ok()) {
+      return WithExitCode(word.status(),
+                          absl::IsFailedPrecondition(word.status())
+                              ? launch::kEnvironment
+                              : launch::kPeer);
+    }
+    if (!word->begins) {
+      *verdict = word->verdict;
+      return false;
+    }
+    attempt = word->attempt;
+    plan_.restarts = attempt.restarts;
+    plan_.resume = attempt.resume;
+    if (const absl::Status joined = files->JoinAttempt(attempt.number);
+        !joined.ok()) {
+      return WithExitCode(joined, launch::kEnvironment);
+    }
+  }
+  plan_.first_rank = attempt.first_rank;
+  plan_.world = attempt.world;
+  if (const absl::Status added =
+          files->AddRanks(plan_.first_rank, plan_.placement.processes);
+      !added.ok()) {
+    return WithExitCode(added, launch::kEnvironment);
+  }
+  return true;
+}
+
+NodeEnd Runner::EndOfAttempt(const Outcome& outcome) {
+  NodeEnd end;
+  end.node = plan_.node;
+  end.exit_code = outcome.exit_code;
+  end.kind = FailureKindOf(outcome, plan_.keeps_contract);
+  end.elsewhere = outcome.reason == StopReason::kElsewhere;
+  end.cause = Cause(outcome);
+  if (nodes_ == nullptr) return end;
+  const std::vector<NodeEnd> ends =
+      nodes_->Ended(end, PatienceWithNodes(options_));
+  if (plan_.node != 0) return end;
+  end = Verdict(ends);
+  if (!nodes_->complete()) end.kind = FailureKind::kNone;
+  return end;
+}
+
+void Runner::ShowVerdict(const Outcome& outcome, const NodeEnd& verdict,
+                         absl::Duration took) {
+  if (verdict.node == plan_.node || verdict.exit_code == launch::kOk ||
+      verdict.exit_code == launch::kStopped) {
+    Summarize(outcome, took);
+    return;
+  }
+  console_.Error(absl::StrCat("node ", verdict.node, ": ", verdict.cause,
+                              "\nhelp: the logs are in ", plan_.attempt_folder,
+                              " there"));
+}
+
 absl::StatusOr<int> Runner::Start(RunFiles* files, const launch::Env& common) {
   std::set<FailureKind> kinds = {FailureKind::kSignal, FailureKind::kPeer,
                                  FailureKind::kPreempt, FailureKind::kHang};
   if (!plan_.keeps_contract) kinds.insert(FailureKind::kError);
-  restarts_.emplace(options_.max_restarts, options_.restart_on.value_or(kinds),
-                    plan_.keeps_contract);
+  restarts_.emplace(options_.max_restarts, options_.restart_on.value_or(kinds));
   const absl::Time start = absl::Now();
+  if (const absl::Status met = MeetNodes(); !met.ok()) {
+    files->Discard();
+    return met;
+  }
+  Outcome outcome;
   while (true) {
-    absl::Duration timeout = options_.timeout - (absl::Now() - start);
-    timeout = std::max(timeout, absl::ZeroDuration());
-    MIR_ASSIGN_OR_RETURN(const Outcome outcome,
-                         RunAttempt(files, common, timeout));
-    const Restarts::Decision decision = restarts_->After(outcome);
-    if (decision.restart) {
-      plan_.restarts = restarts_->count();
-      plan_.resume = plan_.keeps_contract && restarts_->checkpoint_step() >= 0;
-      events_.Enter("restart");
-      nlohmann::json event = {{"number", plan_.restarts},
-                              {"cause", Cause(outcome)}};
-      if (plan_.resume) event["from_step"] = restarts_->checkpoint_step();
-      events_.Add("restart", event);
-      console_.Say(
-          "Restarting",
-          absl::StrCat(Workers(plan_.placement.processes),
-                       plan_.resume ? absl::StrCat(" from step ",
-                                                   restarts_->checkpoint_step())
-                                    : "",
-                       " (restart ", plan_.restarts, " of ", restarts_->most(),
-                       "): ", Cause(outcome)),
-          Mood::kWarning);
-      continue;
+    NodeEnd verdict;
+    MIR_ASSIGN_OR_RETURN(const bool begins, BeginAttempt(files, &verdict));
+    Restarts::Decision decision;
+    if (begins) {
+      const absl::Duration timeout = std::max(
+          options_.timeout - (absl::Now() - start), absl::ZeroDuration());
+      MIR_ASSIGN_OR_RETURN(outcome, RunAttempt(files, common, timeout));
+      verdict = EndOfAttempt(outcome);
+      decision = restarts_->After(outcome, verdict.kind);
+      if (plan_.node != 0) continue;  // Node 0 decides.
     }
-    console_.TakeSaid();
-    Summarize(outcome, absl::Now() - start);
-    if (!decision.why_not.empty()) {
-      console_.Line(absl::StrCat("  no restart: ", decision.why_not));
+    if (!decision.restart) {
+      if (nodes_ != nullptr && plan_.node == 0) nodes_->Finish(verdict);
+      console_.TakeSaid();
+      if (verdict.exit_code == launch::kOk ||
+          verdict.exit_code == launch::kStopped) {
+        outcome.exit_code = verdict.exit_code;
+      }
+      ShowVerdict(outcome, verdict, absl::Now() - start);
+      if (!decision.why_not.empty()) {
+        console_.Line(absl::StrCat("  no restart: ", decision.why_not));
+      }
+      outcome.exit_code = verdict.exit_code;
+      WriteSummary(*files, outcome, verdict.cause, absl::Now() - start);
+      return verdict.exit_code;
     }
-    WriteSummary(*files, outcome, absl::Now() - start);
-    return outcome.exit_code;
+    plan_.restarts = restarts_->count();
+    plan_.resume = plan_.keeps_contract && restarts_->checkpoint_step() >= 0;
+    events_.Enter("restart");
+    nlohmann::json event = {{"number", plan_.restarts},
+                            {"cause", verdict.cause}};
+    if (plan_.resume) event["from_step"] = restarts_->checkpoint_step();
+    events_.Add("restart", event);
+    console_.Say(
+        "Restarting",
+        absl::StrCat(Workers(plan_.world),
+                     plan_.resume ? absl::StrCat(" from step ",
+                                                 restarts_->checkpoint_step())
+                                  : "",
+                     " (restart ", plan_.restarts, " of ", restarts_->most(),
+                     "): ", verdict.cause),
+        Mood::kWarning);
   }
 }
 
 absl::StatusOr<Outcome> Runner::RunAttempt(RunFiles* files,
                                            const launch::Env& common,
                                            absl::Duration timeout) {
-  using Use = launch::ReservedPort::Use;
-  absl::StatusOr<launch::ReservedPort> port = launch::ReservedPort::Bind(
-      options_.master_port,
-      plan_.keeps_contract ? Use::kHandOver : Use::kBindByName);
-  if (!port.ok()) {
-    if (plan_.restarts == 0) files->Discard();
-    return WithExitCode(
-        options_.master_port == 0
-            ? port.status()
-            : absl::FailedPreconditionError(absl::StrCat(
-                  "--master-port ", options_.master_port, ": ",
-                  port.status().message(),
-                  "\nhelp: leave --master-port out to take a free one")),
-        launch::kEnvironment);
-  }
-  if (const absl::Status begun = files->BeginAttempt(plan_.placement.processes);
-      !begun.ok()) {
-    return WithExitCode(begun, launch::kEnvironment);
+  absl::optional<launch::ReservedPort> port;
+  plan_.master_port = options_.master_port;
+  if (plan_.node == 0) {
+    using Port = launch::ReservedPort;
+    absl::StatusOr<Port> bound = Port::Bind(
+        options_.master_port,
+        plan_.keeps_contract ? Port::Use::kHandOver : Port::Use::kBindByName,
+        plan_.nodes > 1 ? Port::Addresses::kAll : Port::Addresses::kLoopback);
+    if (!bound.ok()) {
+      if (plan_.restarts == 0) files->Discard();
+      return WithExitCode(
+          options_.master_port == 0
+              ? bound.status()
+              : absl::FailedPreconditionError(absl::StrCat(
+                    "--master-port ", options_.master_port, ": ",
+                    bound.status().message(),
+                    "\nhelp: leave --master-port out to take a free one")),
+          launch::kEnvironment);
+    }
+    port.emplace(*std::move(bound));
+    plan_.master_port = port->port();
   }
   files->LinkLatest();
-  plan_.master_port = port->port();
   plan_.generation = files->attempt();
   plan_.attempt_folder = fs::absolute(files->attempt_folder());
   WritePlan(*files);
   // Not before: a run that never begins leaves no folder.
-  if (plan_.restarts == 0) {
-    events_ = EventLog(files->folder() + "/events.jsonl");
+  if (!std::exchange(events_opened_, true)) {
+    events_ = EventLog(
+        absl::StrCat(files->folder(), "/", NodeFile("events", ".jsonl")));
   }
   events_.Add("attempt", {{"number", plan_.generation},
                           {"processes", plan_.placement.processes},
+                          {"first_rank", plan_.first_rank},
                           {"port", plan_.master_port}});
   events_.Enter("spawn");
 
+  const std::vector<int> allowed_cpus = launch::AllowedCpuNumbers();
+  const auto numa_nodes = launch::NumaNodes("/sys/devices/system/node");
   std::vector<launch::WorkerSpec> workers;
-  for (int rank = 0; rank < plan_.placement.processes; ++rank) {
+  for (int local = 0; local < plan_.placement.processes; ++local) {
+    const int rank = plan_.first_rank + local;
     launch::WorkerSpec worker;
     worker.rank = rank;
     worker.command.argv = WorkerCommandLine(plan_, options_.worker_arguments,
                                             !options_.out.empty());
-    worker.command.env = RankEnv(plan_, rank, common);
+    worker.command.env = RankEnv(plan_, local, common);
+    worker.command.cpus =
+        launch::CpusOf(options_.bind, local, plan_.placement.processes,
+                       allowed_cpus, numa_nodes);
     worker.log_folder = RankFolder(plan_, rank);
     if (rank == 0 && plan_.keeps_contract) {
       worker.command.env["MIR_STORE_FD"] = absl::StrCat(port->fd());
@@ -675,7 +847,8 @@ absl::StatusOr<Outcome> Runner::RunAttempt(RunFiles* files,
   supervision.hang_timeout = options_.hang_timeout;
   Narrator narrator(&console_, &events_, options_, plan_,
                     files->attempt_folder(),
-                    plan_.keeps_contract ? &*port : nullptr);
+                    port.has_value() && plan_.keeps_contract ? &*port : nullptr,
+                    nodes_.get());
   absl::StatusOr<Outcome> outcome =
       launch::Supervise(workers, supervision, &narrator);
   if (!outcome.ok()) return WithSpawnExitCode(outcome.status());
@@ -702,17 +875,27 @@ void Runner::WritePlan(const RunFiles& files) {
       {"master_port", plan_.master_port},
       {"restarts", plan_.restarts},
       {"max_restarts", plan_.max_restarts},
+      {"node", plan_.node},
+      {"nodes", plan_.nodes},
+      {"first_rank", plan_.first_rank},
+      {"world", plan_.world},
       {"runner_pid", getpid()},
   };
   if (const absl::Status written =
-          files.Write("plan.json", plan.dump(2) + "\n");
+          files.Write(NodeFile("plan", ".json"), plan.dump(2) + "\n");
       !written.ok()) {
     console_.Warning(written.message());
   }
 }
 
+std::string Runner::NodeFile(absl::string_view stem,
+                             absl::string_view extension) const {
+  return plan_.node == 0 ? absl::StrCat(stem, extension)
+                         : absl::StrCat(stem, ".node-", plan_.node, extension);
+}
+
 void Runner::WriteSummary(const RunFiles& files, const Outcome& outcome,
-                          absl::Duration took) {
+                          const std::string& cause, absl::Duration took) {
   nlohmann::json ranks = nlohmann::json::array();
   for (const WorkerReport& worker : outcome.workers) {
     ranks.push_back(EndOf(worker));
@@ -721,7 +904,7 @@ void Runner::WriteSummary(const RunFiles& files, const Outcome& outcome,
       {"run", plan_.run_id},
       {"exit_code", outcome.exit_code},
       {"reason", NameOf(outcome.reason)},
-      {"cause", Cause(outcome)},
+      {"cause", cause},
       {"seconds", absl::ToDoubleSeconds(took)},
       {"attempt", plan_.generation},
       {"restarts", restarts_->count()},
@@ -740,8 +923,8 @@ void Runner::WriteSummary(const RunFiles& files, const Outcome& outcome,
                    nlohmann::json::error_handler_t::replace) +
       "\n";
   for (const auto& [name, content] :
-       {std::make_pair("summary.json", text),
-        std::make_pair("summary.txt", console_.TakeSaid())}) {
+       {std::make_pair(NodeFile("summary", ".json"), text),
+        std::make_pair(NodeFile("summary", ".txt"), console_.TakeSaid())}) {
     if (const absl::Status written = files.Write(name, content);
         !written.ok()) {
       console_.Warning(written.message());

@@ -27,6 +27,7 @@
 #include "absl/strings/str_split.h"
 #include "absl/time/clock.h"
 #include "absl/time/time.h"
+#include "mir/launch/cpus.h"
 #include "mir/launch/env.h"
 #include "mir/launch/exit_codes.h"
 #include "mir/launch/reserved_port.h"
@@ -215,6 +216,24 @@ TEST_F(TrainTest, WorkersGetTheirPlaceTheirArgumentsAndTheirLogs) {
   EXPECT_THAT(Err(), HasSubstr("[r0] problem\n"));
   EXPECT_THAT(Err(), HasSubstr("    Finished 2 processes in "));
   EXPECT_THAT(Err(), Not(HasSubstr("\033")));
+}
+
+TEST_F(TrainTest, ProcessesMayBeBoundToCpus) {
+  const std::vector<int> allowed = launch::AllowedCpuNumbers();
+  const std::string worker =
+      Script("grep Cpus_allowed_list /proc/self/status | cut -f2");
+  ASSERT_EQ(
+      Run({"--worker", worker, "--cpu-procs", absl::StrCat(allowed.size()),
+           "--bind", "cores", "--out", "run"}),
+      0)
+      << Err();
+  for (size_t rank = 0; rank < std::min<size_t>(allowed.size(), 10); ++rank) {
+    EXPECT_EQ(Log(rank, "stdout.log"), absl::StrCat(allowed[rank], "\n"));
+  }
+  ASSERT_EQ(Run({"--worker", worker, "--cpu-procs", "1", "--bind", "numa",
+                 "--out", "numa"}),
+            0)
+      << Err();
 }
 
 TEST_F(TrainTest, OurWorkersGetDeviceFolderAndTheSocketOfTheStore) {
@@ -635,6 +654,159 @@ TEST_F(TrainTest, AskedToStopWhileItRestartsItDoes) {
   }));
   kill(runner_, SIGTERM);
   EXPECT_EQ(Wait(), launch::kStopped);
+}
+
+// ---------------------------------------------------------------------------
+// Several nodes: here two runners on this machine, in one folder.
+
+class NodesTest : public TrainTest {
+ protected:
+  void SetUp() override {
+    TrainTest::SetUp();
+    // A pair of free ports.
+    while (true) {
+      using Port = launch::ReservedPort;
+      const auto first = Port::Bind(0, Port::Use::kHandOver);
+      ASSERT_TRUE(first.ok());
+      if (Port::Bind(first->port() + 1, Port::Use::kHandOver).ok()) {
+        port_ = first->port();
+        break;
+      }
+    }
+  }
+  void TearDown() override {
+    if (other_ > 0) {
+      kill(other_, SIGKILL);
+      waitpid(other_, nullptr, 0);
+    }
+    TrainTest::TearDown();
+  }
+
+  std::vector<std::string> OnNode(int node,
+                                  std::vector<std::string> arguments) {
+    arguments.insert(arguments.begin(),
+                     {"--nnodes", "2", "--node-rank", absl::StrCat(node),
+                      "--master-addr", "127.0.0.1", "--master-port",
+                      absl::StrCat(port_), "--init-timeout", "60"});
+    return arguments;
+  }
+  // Node 0 writes to out and err, node 1 to out1 and err1.
+  void StartBoth(const std::vector<std::string>& first,
+                 const std::vector<std::string>& second) {
+    launch::Command command;
+    command.argv = OnNode(1, second);
+    command.argv.insert(command.argv.begin(), Built("train"));
+    command.env = env_;
+    const launch::UniqueFd out(
+        open("out1", O_WRONLY | O_CREAT | O_TRUNC, 0600));
+    const launch::UniqueFd err(
+        open("err1", O_WRONLY | O_CREAT | O_TRUNC, 0600));
+    command.stdout_fd = out.get();
+    command.stderr_fd = err.get();
+    const auto pid = launch::Spawn(command);
+    ASSERT_TRUE(pid.ok()) << pid.status();
+    other_ = *pid;
+    Start(OnNode(0, first));
+  }
+  int WaitForOther() {
+    int status = 0;
+    EXPECT_EQ(waitpid(other_, &status, 0), other_);
+    other_ = 0;
+    return launch::ExitCodeOfWaitStatus(status);
+  }
+  void WaitUntilAllReady(int attempt = 0) {
+    for (int rank = 0; rank < 2; ++rank) {
+      ASSERT_TRUE(Within(absl::Seconds(20),
+                         [&] {
+                           return absl::StrContains(
+                               Log(rank, "stdout.log", "run", attempt),
+                               "ready");
+                         }))
+          << Err() << Contents("err1");
+    }
+  }
+
+  int port_ = 0;
+  pid_t other_ = 0;
+};
+
+TEST_F(NodesTest, RanksAreCountedOverTheNodes) {
+  const std::string worker = Script(
+      "echo \"$RANK/$WORLD_SIZE $LOCAL_RANK/$LOCAL_WORLD_SIZE "
+      "$GROUP_RANK/$GROUP_WORLD_SIZE $MASTER_ADDR:$MASTER_PORT\"");
+  StartBoth({"--worker", worker, "--cpu-procs", "1", "--out", "run"},
+            {"--worker", worker, "--cpu-procs", "2", "--out", "run"});
+  EXPECT_EQ(Wait(), 0) << Err();
+  EXPECT_EQ(WaitForOther(), 0) << Contents("err1");
+  const std::string at = absl::StrCat(" 127.0.0.1:", port_, "\n");
+  EXPECT_EQ(Log(0, "stdout.log"), "0/3 0/1 0/2" + at);
+  EXPECT_EQ(Log(1, "stdout.log"), "1/3 0/2 1/2" + at);
+  EXPECT_EQ(Log(2, "stdout.log"), "2/3 1/2 1/2" + at);
+  EXPECT_TRUE(fs::exists("run/plan.node-1.json"));
+}
+
+TEST_F(NodesTest, AFailureOnOneNodeEndsBoth) {
+  StartBoth(Fake({"--steps=10000", "--fail-at-2:1"}, 1),
+            Fake({"--steps=10000", "--fail-at-2:1"}, 1));
+  EXPECT_EQ(Wait(), launch::kNumeric) << Err();
+  EXPECT_EQ(WaitForOther(), launch::kNumeric);
+  EXPECT_THAT(Err(), HasSubstr("error: node 1: rank 1 exited with code 11"));
+  EXPECT_THAT(Contents("err1"), HasSubstr("error: rank 1 exited with code 11"));
+}
+
+TEST_F(NodesTest, ACrashOnOneNodeStartsBothAgain) {
+  const std::vector<std::string> arguments =
+      Fake({"--steps=8", "--save", "--crash-at-5-once:1", "--in-step",
+            "--max-restarts", "1"},
+           1);
+  StartBoth(arguments, arguments);
+  EXPECT_EQ(Wait(), 0) << Err();
+  EXPECT_EQ(WaitForOther(), 0) << Contents("err1");
+  EXPECT_THAT(Err(), HasSubstr("(restart 1 of 1): rank 1 was ended by SIGSEGV "
+                               "at step 5\n"));
+  for (int rank = 0; rank < 2; ++rank) {
+    EXPECT_THAT(Log(rank, "stdout.log", "run", 1),
+                AllOf(HasSubstr("resumed at step "), EndsWith("step 8\n")));
+  }
+}
+
+TEST_F(NodesTest, ARunnerThatIsKilledEndsTheOther) {
+  StartBoth(Fake({"--steps=10000", "--deaf", "--grace", "1"}, 1),
+            Fake({"--steps=10000", "--deaf", "--grace", "1"}, 1));
+  WaitUntilAllReady();
+  std::vector<pid_t> pids;
+  for (int rank = 0; rank < 2; ++rank) {
+    pids.push_back(NumberAfter(Log(rank, "stdout.log"), "ready, process "));
+  }
+  const absl::Time killed = absl::Now();
+  kill(other_, SIGKILL);
+  EXPECT_EQ(WaitForOther(), 128 + SIGKILL);
+  EXPECT_EQ(Wait(), launch::kPeer) << Err();
+  EXPECT_LT(absl::Now() - killed, absl::Seconds(50));
+  EXPECT_THAT(Err(), HasSubstr("error: node 1: node 1 is lost: its runner is "
+                               "gone\n"));
+  EXPECT_TRUE(Within(absl::Seconds(10), [&] {
+    return std::all_of(pids.begin(), pids.end(), IsGone);
+  }));
+}
+
+TEST_F(NodesTest, AStopOnOneNodeSavesOnBoth) {
+  StartBoth(Fake({"--steps=10000"}, 1), Fake({"--steps=10000"}, 1));
+  WaitUntilAllReady();
+  kill(other_, SIGTERM);
+  EXPECT_EQ(Wait(), launch::kStopped) << Err();
+  EXPECT_EQ(WaitForOther(), launch::kStopped) << Contents("err1");
+  EXPECT_THAT(Err(), HasSubstr("node 1: stopped by SIGTERM; rank 0: up to"));
+}
+
+TEST_F(NodesTest, NodesWithOtherOptionsAreRefused) {
+  StartBoth(Fake({"--lr=1"}, 1), Fake({"--lr=2"}, 1));
+  EXPECT_EQ(Wait(), launch::kEnvironment);
+  EXPECT_EQ(WaitForOther(), launch::kEnvironment);
+  for (const std::string& words : {Err(), Contents("err1")}) {
+    EXPECT_THAT(words, AllOf(HasSubstr("the nodes were started differently"),
+                             HasSubstr("--lr=1"), HasSubstr("--lr=2")));
+  }
 }
 
 // ---------------------------------------------------------------------------
