@@ -23,6 +23,13 @@ struct Registration {
   // The field that a regularizer acts on: the displacement itself, or the
   // velocity that it was integrated from. [N, nd, ...], of any resolution.
   at::Tensor regularized;
+  // Of a model with spatially varying regularization: how strongly each voxel
+  // is regularized, [N, 1, ...] from 0 to 1, of the displacement's resolution.
+  // Undefined for others.
+  at::Tensor weights = {};
+  // Of a hypernetwork: what it was found with, each from 0 to 1. The first is
+  // the regularizer's share of the loss.
+  std::vector<double> hyperparameters = {};
 };
 
 // A network that registers a moving image onto a fixed one: what training and
@@ -52,6 +59,28 @@ class RegistrationModel : public torch::nn::Module {
   // the sampling grids, functions of the image size alone. A loader drops
   // them, whatever their shape; they are not written.
   virtual std::vector<std::string> DerivedKeys() const { return {}; }
+
+  // How many hyperparameters a hypernetwork takes; 0 for other models.
+  virtual int64_t HyperparameterCount() const { return 0; }
+
+  // Those that `Register` uses; 0.3 each until they are set, MIR's value for
+  // validation.
+  std::vector<double> hyperparameters() const {
+    return hyperparameters_.empty()
+               ? std::vector<double>(HyperparameterCount(), 0.3)
+               : hyperparameters_;
+  }
+
+  // Throws c10::ValueError unless there are as many as the model takes, from 0
+  // to 1.
+  void SetHyperparameters(std::vector<double> values);
+
+ protected:
+  // `hyperparameters()` as hypernetworks take them: [1, n] float32.
+  at::Tensor HyperparameterRow() const;
+
+ private:
+  std::vector<double> hyperparameters_;
 };
 
 // Builds a model of one family from its configuration. Each call makes an own

@@ -47,6 +47,9 @@ models::Registration RegisterAnySize(models::RegistrationModel& model,
   if (registration.regularized.sizes().slice(2) == padded) {
     registration.regularized = Cropped(registration.regularized, sizes);
   }
+  if (registration.weights.defined()) {
+    registration.weights = Cropped(registration.weights, sizes);
+  }
   return registration;
 }
 

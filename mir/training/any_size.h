@@ -9,8 +9,8 @@
 namespace mir::training {
 
 // Registers images of any size: pads them with zeros to the model's multiples,
-// and crops the displacement back. A regularized field of the padded size is
-// cropped likewise; one of another resolution stays whole.
+// and crops the displacement and its weights back. A regularized field of the
+// padded size is cropped likewise; one of another resolution stays whole.
 //
 //   moving, fixed  [N, C, ...]  floating, of equal shape
 //

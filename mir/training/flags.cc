@@ -59,6 +59,10 @@ ABSL_FLAG(std::string, regularizer, "",
           "the model's own.");
 ABSL_FLAG(double, regularizer_weight, -1,
           "Weight of the penalty; -1 takes the model's own.");
+ABSL_FLAG(std::vector<std::string>, hyper, {},
+          "Hyperparameters of a hypernetwork in validation, numbers from 0 to "
+          "1: H or H1,H2; empty takes the model's own. Training draws them at "
+          "random.");
 ABSL_FLAG(std::string, warp_convention, "exact",
           "How images are warped: exact (a zero field is the identity), or mir "
           "(as MIR's SpatialTransformer).");
@@ -209,6 +213,13 @@ absl::StatusOr<TrainCommand> TrainCommandFromFlags(
   options.regularizer_weight = regularizer_weight == -1
                                    ? defaults.regularizer_weight
                                    : regularizer_weight;
+  for (const std::string& part : absl::GetFlag(FLAGS_hyper)) {
+    options.hyperparameters.emplace_back();
+    if (!absl::SimpleAtod(part, &options.hyperparameters.back())) {
+      return absl::InvalidArgumentError(absl::StrCat(
+          "--hyper wants numbers such as 0.3 or 0.3,0.5, got '", part, "'"));
+    }
+  }
   options.warp_convention = absl::GetFlag(FLAGS_warp_convention);
 
   options.precision = absl::GetFlag(FLAGS_precision);

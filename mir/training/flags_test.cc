@@ -56,7 +56,7 @@ TEST_F(FlagsTest, WhatIsGivenWins) {
   const TrainCommand command =
       Parse({"--similarity", "ncc", "--regularizer-weight=0", "--lr", "0.1",
              "--epochs", "3", "--size", "24,32", "--config", "tiny", "--set",
-             "a=1;b=[2,3]", "--check-args"})
+             "a=1;b=[2,3]", "--check-args", "--hyper", "0.25,1"})
           .value();
   EXPECT_EQ(command.options.similarity, "ncc");
   EXPECT_EQ(command.options.regularizer_weight, 0);
@@ -67,6 +67,7 @@ TEST_F(FlagsTest, WhatIsGivenWins) {
   EXPECT_EQ(command.configuration, "tiny");
   EXPECT_THAT(command.overrides, ElementsAre("a=1", "b=[2,3]"));
   EXPECT_TRUE(command.check_args);
+  EXPECT_THAT(command.options.hyperparameters, ElementsAre(0.25, 1));
 }
 
 TEST_F(FlagsTest, AResumedRunTakesTheNewLength) {
@@ -107,6 +108,8 @@ TEST_F(FlagsTest, NamesWhatIsWrong) {
            {{"--val-pairs", "5", "--data", "list.json"}, "--val-pairs is for"},
            {{"--size", "4096,4096,4096"}, "68719476736 voxels"},
            {{"--precision", "fp8"}, "fp8"},
+           {{"--hyper", "0.3,x"}, "got 'x'"},
+           {{"--hyper", "1.2"}, "from 0 to 1, got 1.2"},
            {{"--similarty", "ncc"}, "did you mean --similarity?"},
        }) {
     SCOPED_TRACE(wrong.message);

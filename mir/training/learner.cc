@@ -2,6 +2,7 @@
 
 #include <ATen/ops/full.h>
 #include <ATen/ops/isfinite.h>
+#include <ATen/ops/rand.h>
 #include <ATen/ops/zeros.h>
 #include <torch/optim/adam.h>
 #include <torch/optim/adamw.h>
@@ -53,6 +54,13 @@ bool GradientsAreFinite(const torch::optim::Optimizer& optimizer) {
   return true;
 }
 
+// Uniform from 0 to 1, from the generator that the caller seeds.
+std::vector<double> RandomHyperparameters(int64_t count) {
+  const at::Tensor values = at::rand({count}, at::kDouble);
+  const double* const first = values.const_data_ptr<double>();
+  return {first, first + count};
+}
+
 LossTerms NotFinite() {
   const at::Tensor nan =
       at::full({}, std::numeric_limits<double>::quiet_NaN(), at::kDouble);
@@ -99,12 +107,17 @@ absl::StatusOr<StepOutcome> Learner::Step(
   const at::ScalarType dtype = model_->parameters().front().scalar_type();
   // Sums over ranks: loss, similarity, regularizer, bad losses, wishes to stop.
   at::Tensor sums = at::zeros({5}, at::kDouble);
+  const std::vector<double> hyperparameters = model_->hyperparameters();
   const double share = 1.0 / static_cast<double>(micro_batches.size());
 
   for (size_t i = 0; i < micro_batches.size(); ++i) {
     const at::Tensor moving =
         micro_batches[i].moving.to(context_.device, dtype);
     const at::Tensor fixed = micro_batches[i].fixed.to(context_.device, dtype);
+    if (!hyperparameters.empty()) {
+      model_->SetHyperparameters(
+          RandomHyperparameters(static_cast<int64_t>(hyperparameters.size())));
+    }
     distributed_.BeforeForward(/*sync=*/i + 1 == micro_batches.size());
     LossTerms terms;
     {
@@ -130,6 +143,7 @@ absl::StatusOr<StepOutcome> Learner::Step(
     sums[2] += terms.regularizer.to(at::kCPU, at::kDouble) * share;
     sums[3] += std::isfinite(total.item<double>()) ? 0.0 : 1.0;
   }
+  if (!hyperparameters.empty()) model_->SetHyperparameters(hyperparameters);
   sums[4] += stop_wanted ? 1.0 : 0.0;
 
   MIR_ASSIGN_OR_RETURN(const at::Tensor all,

@@ -39,8 +39,13 @@ std::unique_ptr<torch::optim::Optimizer> MakeOptimizer(
 // ranks, update. Weights stay in their dtype; under fp16 or bf16 the network
 // alone runs in 16 bits.
 //
+// A hypernetwork gets random hyperparameters for each micro-step of each rank,
+// uniform from 0 to 1, from LibTorch's generator; after a step its own are set
+// again.
+//
 // With W ranks, a batch of B and A micro-steps a step is, up to rounding, that
-// of one process with a batch of W * A * B. Every rank must make the same
+// of one process with a batch of W * A * B, where the model is no hypernetwork.
+// Every rank must make the same
 // calls. Not thread-safe.
 class Learner {
  public:

@@ -29,8 +29,15 @@ LossTerms Objective::operator()(const models::Registration& registration,
                                           {.convention = convention_});
   const at::Tensor similarity = similarity_(fixed, moved);
   const at::Tensor regularizer = regularizer_(registration.regularized);
-  return {.total = similarity_weight_ * similarity +
-                   regularizer_weight_ * regularizer,
+  double similarity_weight = similarity_weight_;
+  double regularizer_weight = regularizer_weight_;
+  if (!registration.hyperparameters.empty()) {
+    const double share = registration.hyperparameters.front();
+    similarity_weight *= 1 - share;
+    regularizer_weight *= share;
+  }
+  return {.total =
+              similarity_weight * similarity + regularizer_weight * regularizer,
           .similarity = similarity.detach(),
           .regularizer = regularizer.detach()};
 }

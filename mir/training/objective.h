@@ -23,9 +23,11 @@ struct LossTerms {
 // What a run minimises:
 //
 //   similarity_weight * similarity(fixed, moving warped by the displacement)
-//   + regularizer_weight * regularizer(regularized field)
+//   + regularizer_weight * regularizer(regularized field),
 //
-// computed in float32 whatever the model ran in. Thread-safe.
+// where a hypernetwork's first hyperparameter h scales the first term by 1 - h
+// and the second by h. Computed in float32 whatever the model ran in.
+// Thread-safe.
 class Objective {
  public:
   // INVALID_ARGUMENT for a loss that is not known, naming the nearest.

@@ -92,6 +92,12 @@ absl::Status CheckOptions(const TrainOptions& options) {
       FiniteAndNotNegative("--similarity-weight", options.similarity_weight));
   MIR_RETURN_IF_ERROR(
       FiniteAndNotNegative("--regularizer-weight", options.regularizer_weight));
+  for (const double value : options.hyperparameters) {
+    if (!(value >= 0 && value <= 1)) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("--hyper wants numbers from 0 to 1, got ", value));
+    }
+  }
   if (!(options.learning_rate > 0 && options.learning_rate <= 1000)) {
     return absl::InvalidArgumentError(
         absl::StrCat("--lr must be a number above 0 and at most 1000, got ",

@@ -36,6 +36,9 @@ struct TrainOptions {
   double similarity_weight = 1;
   std::string regularizer = "l2";
   double regularizer_weight = 1;
+  // Of a hypernetwork, in validation: as many as it takes, from 0 to 1. Empty:
+  // its own. Training steps draw them at random.
+  std::vector<double> hyperparameters;
   std::string optimizer = "adam";  // adam, adamw or sgd.
   double learning_rate = 1e-4;
 

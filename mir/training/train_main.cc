@@ -215,6 +215,9 @@ absl::Status CheckRun(const Plan& plan) {
   }
   MIR_ASSIGN_OR_RETURN(const std::shared_ptr<models::RegistrationModel> model,
                        plan.choice.factory(plan.choice.configuration));
+  if (!options.hyperparameters.empty()) {
+    model->SetHyperparameters(options.hyperparameters);
+  }
   if (options.resume) {
     return LoadWeights(RunFolder(options.out).latest(), *model);
   }

@@ -126,6 +126,9 @@ absl::Status Run::MakeLearner() {
   torch::manual_seed(static_cast<uint64_t>(options_.seed));
   MIR_ASSIGN_OR_RETURN(std::shared_ptr<models::RegistrationModel> model,
                        choice_.factory(choice_.configuration));
+  if (!options_.hyperparameters.empty()) {
+    model->SetHyperparameters(options_.hyperparameters);
+  }
   model->to(context.device);
   if (options_.resume) {
     MIR_RETURN_IF_ERROR(LoadWeights(folder_.latest(), *model));
@@ -408,6 +411,7 @@ Description Run::Describe() const {
           {"similarity_weight", options_.similarity_weight},
           {"regularizer", options_.regularizer},
           {"regularizer_weight", options_.regularizer_weight},
+          {"hyperparameters", learner_->model().hyperparameters()},
           {"learning_rate", options_.learning_rate},
           {"seed", options_.seed},
           {"world_size", environment_.context.world.size},

@@ -11,6 +11,7 @@
 #include <cmath>
 #include <filesystem>
 #include <limits>
+#include <set>
 
 #include "absl/strings/str_cat.h"
 #include "mir/base/exit_status.h"
@@ -30,7 +31,11 @@ namespace {
 using ::mir::testing::IsOk;
 using ::mir::testing::StatusIs;
 using ::mir::testing::TensorEq;
+using ::testing::AllOf;
+using ::testing::Each;
+using ::testing::Ge;
 using ::testing::HasSubstr;
+using ::testing::Le;
 
 // The smallest model that can learn: one displacement for all, and a
 // convolution that gives each voxel its own.
@@ -60,6 +65,23 @@ class ShiftModel : public models::RegistrationModel {
  private:
   torch::nn::Conv2d convolution_;
   int64_t calls_ = 0;
+};
+
+// Stands for a hypernetwork: notes what it was called with.
+class HyperShiftModel : public ShiftModel {
+ public:
+  int64_t HyperparameterCount() const override { return 1; }
+
+  models::Registration Register(const at::Tensor& moving,
+                                const at::Tensor& fixed) override {
+    models::Registration found = ShiftModel::Register(moving, fixed);
+    found.hyperparameters = hyperparameters();
+    (is_training() ? trained_with : validated_with)
+        .push_back(found.hyperparameters.at(0));
+    return found;
+  }
+
+  static inline std::vector<double> trained_with, validated_with;
 };
 
 std::shared_ptr<data::PairSource> Shapes(bool validation) {
@@ -353,6 +375,38 @@ TEST_F(TrainerTest, RefusesAnotherRunsFolder) {
   options_.resume = false;
   EXPECT_EQ(ExitCodeOf(Train(options_, choice_, environment_)),
             launch::kEnvironment);
+}
+
+TEST_F(TrainerTest, AHypernetworkTrainsWithRandomHyperparameters) {
+  choice_.factory = [](const nlohmann::json&) {
+    return std::make_shared<HyperShiftModel>();
+  };
+  HyperShiftModel::trained_with.clear();
+  HyperShiftModel::validated_with.clear();
+  options_.hyperparameters = {1};
+  ASSERT_THAT(Run("hyper"), IsOk());
+  const std::vector<double>& drawn = HyperShiftModel::trained_with;
+  ASSERT_EQ(drawn.size(), 6u);
+  EXPECT_EQ(std::set<double>(drawn.begin(), drawn.end()).size(), 6u);
+  EXPECT_THAT(drawn, Each(AllOf(Ge(0), Le(1))));
+  EXPECT_THAT(HyperShiftModel::validated_with, Each(1));
+  // All of the loss is the penalty, on a field that is nearly constant.
+  EXPECT_LT(Metrics("hyper").front().at("val_loss").get<double>(), 1e-4);
+  options_.hyperparameters = {0};
+  ASSERT_THAT(Run("hyper0"), IsOk());
+  EXPECT_GT(Metrics("hyper0").front().at("val_loss").get<double>(), 1e-3);
+
+  options_.hyperparameters = {0.1, 0.2};
+  const absl::Status two = Run("hyper2");
+  EXPECT_THAT(two, StatusIs(absl::StatusCode::kInvalidArgument,
+                            HasSubstr("takes 1 hyperparameters (--hyper)")));
+  EXPECT_EQ(ExitCodeOf(two), launch::kArguments);
+}
+
+TEST_F(TrainerTest, RefusesHyperparametersForAnotherModel) {
+  options_.hyperparameters = {0.5};
+  EXPECT_THAT(Run("no_hyper"), StatusIs(absl::StatusCode::kInvalidArgument,
+                                        HasSubstr("is no hypernetwork")));
 }
 
 }  // namespace

@@ -120,6 +120,7 @@ LIBRARIES = [
     "//mir/models/transmorph:transmorph_config",
     "//mir/models/transmorph:transmorph_family",
     "//mir/models/transmorph:transmorph_tvf",
+    "//mir/models/voxelmorph:hyper_vxm_dense",
     "//mir/models/voxelmorph:voxelmorph",
     "//mir/models/voxelmorph:vxm_dense",
     "//mir/models:all_models",

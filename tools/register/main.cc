@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "absl/flags/flag.h"
+#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/time/clock.h"
@@ -56,6 +57,9 @@ ABSL_FLAG(std::string, intensity, "",
 ABSL_FLAG(double, spacing, -1,
           "Voxel size in mm of the grid that the network sees; 0: the images' "
           "own, -1: the training's.");
+ABSL_FLAG(std::vector<std::string>, hyper, {},
+          "Hyperparameters of a hypernetwork, from 0 to 1: H or H1,H2; empty "
+          "takes the training's own.");
 ABSL_FLAG(double, fill, 0,
           "What the warped image reads outside the moving one.");
 ABSL_FLAG(std::string, device, "auto", "cpu, cuda or auto.");
@@ -335,6 +339,14 @@ absl::Status RunRank(const distributed::Context& context, bool is_list) {
     return absl::InvalidArgumentError("--out wants the name of a folder");
   }
   MIR_RETURN_IF_ERROR(MakeFolder(out));
+  std::vector<double> hyperparameters;
+  for (const std::string& part : absl::GetFlag(FLAGS_hyper)) {
+    hyperparameters.emplace_back();
+    if (!absl::SimpleAtod(part, &hyperparameters.back())) {
+      return absl::InvalidArgumentError(absl::StrCat(
+          "--hyper wants numbers such as 0.3 or 0.3,0.5, got '", part, "'"));
+    }
+  }
   const std::vector<at::Device> devices =
       distributed::ConsecutiveDevices(context.device, replicas);
   std::vector<TrainedModel> models;
@@ -344,7 +356,8 @@ absl::Status RunRank(const distributed::Context& context, bool is_list) {
         LoadTrainedModel({.weights = absl::GetFlag(FLAGS_weights),
                           .model = absl::GetFlag(FLAGS_model),
                           .configuration = absl::GetFlag(FLAGS_config),
-                          .intensity = absl::GetFlag(FLAGS_intensity)},
+                          .intensity = absl::GetFlag(FLAGS_intensity),
+                          .hyperparameters = hyperparameters},
                          device));
     models.push_back(std::move(trained));
   }

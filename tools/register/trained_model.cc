@@ -4,6 +4,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "mir/base/catch_torch.h"
 #include "mir/base/exit_status.h"
 #include "mir/base/status_macros.h"
 #include "mir/launch/exit_codes.h"
@@ -60,6 +61,23 @@ absl::StatusOr<TrainedModel> LoadTrainedModel(
   MIR_RETURN_IF_ERROR(training::LoadWeights(options.weights, *trained.model));
   trained.model->to(device);
   trained.model->eval();
+
+  std::vector<double> hyperparameters = options.hyperparameters;
+  if (const auto recorded = description.find("hyperparameters");
+      hyperparameters.empty() && recorded != description.end() &&
+      recorded->is_array() && trained.name == recorded_name) {
+    for (const nlohmann::json& value : *recorded) {
+      if (value.is_number()) hyperparameters.push_back(value.get<double>());
+    }
+  }
+  if (!hyperparameters.empty()) {
+    MIR_RETURN_IF_ERROR(WithExitCode(CatchTorch([&] {
+                                       trained.model->SetHyperparameters(
+                                           hyperparameters);
+                                       return absl::OkStatus();
+                                     }),
+                                     launch::kArguments));
+  }
 
   if (Text(description, "warp_convention", "mir") == "exact") {
     trained.convention = geometry::WarpConvention::kExact;

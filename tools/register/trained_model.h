@@ -5,6 +5,7 @@
 
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "absl/status/statusor.h"
 #include "mir/data/prepare.h"
@@ -29,6 +30,8 @@ struct TrainedModelOptions {
   std::string model;
   std::string configuration;
   std::string intensity;
+  // Of a hypernetwork; empty takes the training's own for validation.
+  std::vector<double> hyperparameters;
 };
 
 // Opens a checkpoint and builds its model on `device`. What the checkpoint does

@@ -15,8 +15,9 @@ namespace {
 
 // Convolves in the types of its arguments, or of autocast, which knows the
 // operators by these names.
-at::Tensor Convolve(const at::Tensor& input, const at::Tensor& weight,
-                    const at::Tensor& bias, const ConvolutionOptions& options) {
+at::Tensor ByOperator(const at::Tensor& input, const at::Tensor& weight,
+                      const at::Tensor& bias,
+                      const ConvolutionOptions& options) {
   return options.ndims == 2
              ? at::conv2d(input, weight, bias, options.stride, options.padding)
              : at::conv3d(input, weight, bias, options.stride, options.padding);
@@ -24,8 +25,7 @@ at::Tensor Convolve(const at::Tensor& input, const at::Tensor& weight,
 
 }  // namespace
 
-Convolution::Convolution(const ConvolutionOptions& options)
-    : torch::nn::Module("Convolution"), options_(options) {
+void CheckOptions(const ConvolutionOptions& options) {
   TORCH_CHECK_VALUE(options.ndims == 2 || options.ndims == 3,
                     "a convolution has 2 or 3 spatial axes, not ",
                     options.ndims);
@@ -37,6 +37,29 @@ Convolution::Convolution(const ConvolutionOptions& options)
       options.in_channels, " to ", options.out_channels, " channels, kernel ",
       options.kernel_size, ", stride ", options.stride, ", padding ",
       options.padding);
+}
+
+at::Tensor Convolve(const at::Tensor& input, const at::Tensor& weight,
+                    const at::Tensor& bias, const ConvolutionOptions& options) {
+  const at::IntArrayRef sizes = input.sizes().slice(2);
+  const bool smaller_than_kernel =
+      std::any_of(sizes.begin(), sizes.end(),
+                  [&](int64_t size) { return size < options.kernel_size; });
+  if (!input.is_cpu() || !smaller_than_kernel) {
+    return ByOperator(input, weight, bias, options);
+  }
+  // The bfloat16 weight gradient of oneDNN (LibTorch 2.11) adds memory that it
+  // never wrote there: wrong by chance, NaN at times.
+  const precision::Fp32Region in_float32;
+  return ByOperator(
+             precision::ToComputeType(input), precision::ToComputeType(weight),
+             bias.defined() ? precision::ToComputeType(bias) : bias, options)
+      .to(input.scalar_type());
+}
+
+Convolution::Convolution(const ConvolutionOptions& options)
+    : torch::nn::Module("Convolution"), options_(options) {
+  CheckOptions(options);
   std::vector<int64_t> shape(2 + options.ndims, options.kernel_size);
   shape[0] = options.out_channels;
   shape[1] = options.in_channels;
@@ -48,20 +71,7 @@ Convolution::Convolution(const ConvolutionOptions& options)
 }
 
 at::Tensor Convolution::forward(const at::Tensor& input) const {
-  const at::IntArrayRef sizes = input.sizes().slice(2);
-  const bool smaller_than_kernel =
-      std::any_of(sizes.begin(), sizes.end(),
-                  [&](int64_t size) { return size < options_.kernel_size; });
-  if (!input.is_cpu() || !smaller_than_kernel) {
-    return Convolve(input, weight, bias, options_);
-  }
-  // The bfloat16 weight gradient of oneDNN (LibTorch 2.11) adds memory that it
-  // never wrote there: wrong by chance, NaN at times.
-  const precision::Fp32Region in_float32;
-  return Convolve(
-             precision::ToComputeType(input), precision::ToComputeType(weight),
-             bias.defined() ? precision::ToComputeType(bias) : bias, options_)
-      .to(input.scalar_type());
+  return Convolve(input, weight, bias, options_);
 }
 
 }  // namespace mir::models

@@ -16,6 +16,21 @@ struct ConvolutionOptions {
   bool bias = true;
 };
 
+// Throws c10::ValueError where an option is out of range.
+void CheckOptions(const ConvolutionOptions& options);
+
+// Convolves `input` in its dtype, or that of autocast.
+//
+//   input    [N, in_channels, ...]
+//   weight   [out_channels, in_channels, kernel_size, ...]
+//   bias     [out_channels], or undefined for none
+//   returns  [N, out_channels, ...]; 16-bit under autocast
+//
+// On the CPU, an input that is smaller than the kernel along an axis is
+// convolved in float32 (float64 for float64) and comes back in its own dtype.
+at::Tensor Convolve(const at::Tensor& input, const at::Tensor& weight,
+                    const at::Tensor& bias, const ConvolutionOptions& options);
+
 // A convolution whose number of spatial axes is chosen at run time. Parameters,
 // their names (`weight`, `bias`) and their initialisation, random draws
 // included, are those of torch.nn.Conv2d and Conv3d.
@@ -24,11 +39,7 @@ class Convolution : public torch::nn::Module {
   // Throws c10::ValueError where an option is out of range.
   explicit Convolution(const ConvolutionOptions& options);
 
-  //   input    [N, in_channels, ...]
-  //   returns  [N, out_channels, ...]; 16-bit under autocast
-  //
-  // On the CPU, an input that is smaller than the kernel along an axis is
-  // convolved in float32 (float64 for float64) and comes back in its own dtype.
+  // `Convolve` with the parameters.
   at::Tensor forward(const at::Tensor& input) const;
 
   at::Tensor weight;  // [out_channels, in_channels, kernel_size, ...]

@@ -1,10 +1,7 @@
 #include "mir/models/voxelmorph/vxm_dense.h"
 
-#include <ATen/autocast_mode.h>
 #include <ATen/ops/cat.h>
 #include <ATen/ops/leaky_relu.h>
-#include <ATen/ops/upsample_nearest2d.h>
-#include <ATen/ops/upsample_nearest3d.h>
 #include <c10/util/Exception.h>
 
 #include <algorithm>
@@ -17,7 +14,9 @@
 #include "mir/base/status_macros.h"
 #include "mir/geometry/warp.h"
 #include "mir/models/identity_grid.h"
+#include "mir/models/layers/image_pair.h"
 #include "mir/models/layers/weights.h"
+#include "mir/models/voxelmorph/unet.h"
 
 namespace mir::models {
 namespace {
@@ -56,33 +55,6 @@ class ConvBlock : public torch::nn::Module {
   std::shared_ptr<Convolution> main_;
 };
 
-// Blocks that follow each other, under the names 0, 1, ...
-class ConvBlocks : public torch::nn::Module {
- public:
-  ConvBlocks() : torch::nn::Module("ConvBlocks") {}
-
-  void Append(int64_t ndims, int64_t in_channels, int64_t out_channels,
-              int64_t stride) {
-    blocks_.push_back(register_module(
-        absl::StrCat(blocks_.size()),
-        std::make_shared<ConvBlock>(ndims, in_channels, out_channels, stride)));
-  }
-
-  const std::vector<std::shared_ptr<ConvBlock>>& blocks() const {
-    return blocks_;
-  }
-
- private:
-  std::vector<std::shared_ptr<ConvBlock>> blocks_;
-};
-
-at::Tensor DoubleResolution(const at::Tensor& x) {
-  std::vector<int64_t> sizes = x.sizes().slice(2).vec();
-  for (int64_t& size : sizes) size *= 2;
-  return sizes.size() == 2 ? at::upsample_nearest2d(x, sizes)
-                           : at::upsample_nearest3d(x, sizes);
-}
-
 bool InRange(const std::vector<int64_t>& values) {
   return std::all_of(values.begin(), values.end(), [](int64_t value) {
     return value > 0 && value <= kLargest;
@@ -119,8 +91,9 @@ void SetFeatures(int64_t first, int64_t levels, double multiplier,
   config.encoder_features = features;
 }
 
-// What is wrong with `config`; empty where it is right.
-std::string Fault(const VxmDenseConfig& config) {
+}  // namespace
+
+std::string FaultOf(const VxmDenseConfig& config) {
   if (config.image_size.size() != 2 && config.image_size.size() != 3) {
     return absl::StrCat("img_size must have 2 or 3 entries, not ",
                         config.image_size.size());
@@ -146,8 +119,6 @@ std::string Fault(const VxmDenseConfig& config) {
   }
   return "";
 }
-
-}  // namespace
 
 absl::StatusOr<VxmDenseConfig> VxmDenseConfigFromJson(const json& config) {
   if (!config.is_object()) {
@@ -214,62 +185,18 @@ absl::StatusOr<VxmDenseConfig> VxmDenseConfigFromJson(const json& config) {
     return Wanted("gen_output", "true or false", gen_output);
   }
   result.warp_output = gen_output;
-  if (const std::string fault = Fault(result); !fault.empty()) {
+  if (const std::string fault = FaultOf(result); !fault.empty()) {
     return absl::InvalidArgumentError(absl::StrCat("VxmDense: ", fault));
   }
   return result;
 }
 
-class VxmDense::Unet : public torch::nn::Module {
- public:
-  explicit Unet(const VxmDenseConfig& config) : torch::nn::Module("Unet") {
-    const int64_t ndims = config.image_size.size();
-    const std::vector<int64_t>& encoder = config.encoder_features;
-    const std::vector<int64_t>& decoder = config.decoder_features;
-    int64_t channels = kImages;
-
-    downarm_ = register_module("downarm", std::make_shared<ConvBlocks>());
-    for (const int64_t features : encoder) {
-      downarm_->Append(ndims, channels, features, /*stride=*/2);
-      channels = features;
-    }
-    uparm_ = register_module("uparm", std::make_shared<ConvBlocks>());
-    for (size_t i = 0; i < encoder.size(); ++i) {
-      const int64_t skipped = i == 0 ? 0 : encoder[encoder.size() - 1 - i];
-      uparm_->Append(ndims, channels + skipped, decoder[i], /*stride=*/1);
-      channels = decoder[i];
-    }
-    channels += kImages;
-    extras_ = register_module("extras", std::make_shared<ConvBlocks>());
-    for (size_t i = encoder.size(); i < decoder.size(); ++i) {
-      extras_->Append(ndims, channels, decoder[i], /*stride=*/1);
-      channels = decoder[i];
-    }
-  }
-
-  at::Tensor forward(at::Tensor x) const {
-    std::vector<at::Tensor> skipped;
-    for (const auto& block : downarm_->blocks()) {
-      skipped.push_back(x);
-      x = block->forward(x);
-    }
-    for (const auto& block : uparm_->blocks()) {
-      x = at::cat({DoubleResolution(block->forward(x)), skipped.back()},
-                  /*dim=*/1);
-      skipped.pop_back();
-    }
-    for (const auto& block : extras_->blocks()) x = block->forward(x);
-    return x;
-  }
-
- private:
-  static constexpr int64_t kImages = 2;  // Moving and fixed.
-
-  std::shared_ptr<ConvBlocks> downarm_, uparm_, extras_;
+class VxmDense::Unet : public VxmUnet<ConvBlock> {
+  using VxmUnet::VxmUnet;
 };
 
 VxmDense::VxmDense(const VxmDenseConfig& config) : config_(config) {
-  const std::string fault = Fault(config);
+  const std::string fault = FaultOf(config);
   TORCH_CHECK_VALUE(fault.empty(), fault);
   unet_model_ = register_module("unet_model", std::make_shared<Unet>(config));
 
@@ -289,36 +216,12 @@ VxmDense::VxmDense(const VxmDenseConfig& config) : config_(config) {
   }
 }
 
-void VxmDense::CheckImages(const at::Tensor& moving,
-                           const at::Tensor& fixed) const {
-  const int64_t ndims = config_.image_size.size();
-  TORCH_CHECK_VALUE(
-      moving.dim() == 2 + ndims && moving.sizes() == fixed.sizes() &&
-          moving.size(1) == 1,
-      "VxmDense wants a moving and a fixed image of equal shape [N, 1, ",
-      ndims == 3 ? "D, H, W" : "H, W", "], not ", moving.sizes(), " and ",
-      fixed.sizes());
-  const int64_t multiple = SizeMultiple().front();
-  for (const int64_t size : moving.sizes().slice(2)) {
-    TORCH_CHECK_VALUE(size > 0 && size % multiple == 0,
-                      "VxmDense wants spatial sizes that are multiples of ",
-                      multiple, ", not ", moving.sizes().slice(2));
-  }
-  TORCH_CHECK_VALUE(
-      moving.is_floating_point() && moving.scalar_type() == fixed.scalar_type(),
-      "VxmDense wants floating images of one dtype, not ", moving.scalar_type(),
-      " and ", fixed.scalar_type());
-  const at::ScalarType weights = flow_->weight.scalar_type();
-  TORCH_CHECK_VALUE(
-      moving.scalar_type() == weights ||
-          at::autocast::is_autocast_enabled(moving.device().type()),
-      "VxmDense has ", weights, " weights and wants images of that dtype, not ",
-      moving.scalar_type(), " (or autocast)");
-}
-
 at::Tensor VxmDense::Displacement(const at::Tensor& moving,
                                   const at::Tensor& fixed) const {
-  CheckImages(moving, fixed);
+  CheckImagePair({.model = "VxmDense",
+                  .multiple = SizeMultiple(),
+                  .weights = flow_->weight.scalar_type()},
+                 moving, fixed);
   return flow_->forward(
       unet_model_->forward(at::cat({moving, fixed}, /*dim=*/1)));
 }

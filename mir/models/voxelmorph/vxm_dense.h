@@ -31,6 +31,9 @@ struct VxmDenseConfig {
   bool warp_output = false;
 };
 
+// What is wrong with `config`; empty where it is right.
+std::string FaultOf(const VxmDenseConfig& config);
+
 // Reads a configuration with MIR's keys: `img_size`, `nb_unet_features` (a pair
 // of lists; null for ((8, 32, 32, 32), (32, 32, 32, 32, 32, 8, 8)); or one
 // number, with `nb_unet_levels` and `unet_feat_mult`), `use_probs`, and
@@ -83,7 +86,6 @@ class VxmDense : public RegistrationModel {
  private:
   class Unet;
 
-  void CheckImages(const at::Tensor& moving, const at::Tensor& fixed) const;
   at::Tensor Displacement(const at::Tensor& moving,
                           const at::Tensor& fixed) const;
 
