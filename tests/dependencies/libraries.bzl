@@ -120,6 +120,8 @@ LIBRARIES = [
     "//mir/models/transmorph:transmorph_config",
     "//mir/models/transmorph:transmorph_family",
     "//mir/models/transmorph:transmorph_tvf",
+    "//mir/models/vfa:vfa",
+    "//mir/models/vfa:vfa_model",
     "//mir/models/voxelmorph:hyper_vxm_dense",
     "//mir/models/voxelmorph:voxelmorph",
     "//mir/models/voxelmorph:vxm_dense",

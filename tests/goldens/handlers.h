@@ -13,6 +13,7 @@ HandlerTable MeasureHandlers();
 HandlerTable ResamplingHandlers();
 HandlerTable SwinHandlers();
 HandlerTable TransMorphHandlers();
+HandlerTable VfaHandlers();
 HandlerTable VoxelMorphHandlers();
 
 }  // namespace mir::goldens

@@ -1,0 +1,68 @@
+#ifndef MIR_MODELS_VFA_BLOCKS_H_
+#define MIR_MODELS_VFA_BLOCKS_H_
+
+#include <ATen/core/Tensor.h>
+#include <torch/nn/module.h>
+
+#include <memory>
+#include <string>
+
+namespace mir::models {
+
+// A convolution with a kernel of 3 and padding of 1 along each axis, whose
+// weights are its own or those of a hypernetwork.
+class ConditionedConvolution {
+ public:
+  virtual ~ConditionedConvolution() = default;
+
+  //   x          [N, in_channels, ...]
+  //   embedding  [1, 96] of a HyperEmbedding; not looked at without one
+  //   returns    [N, out_channels, ...]
+  virtual at::Tensor Convolve(const at::Tensor& x,
+                              const at::Tensor& embedding) const = 0;
+};
+
+// What the layers of a Vfa have in common.
+struct VfaBlockOptions {
+  int64_t ndims = 3;
+  bool hyper = false;
+};
+
+// Adds such a convolution to `parent`: a Convolution or a HyperConvolution.
+std::shared_ptr<ConditionedConvolution> AddConvolution(
+    torch::nn::Module& parent, const std::string& name,
+    const VfaBlockOptions& options, int64_t in_channels, int64_t out_channels);
+
+// Normalises each channel of each volume, and scales and shifts it by `weight`
+// and `bias` (torch.nn.InstanceNorm with affine=True).
+class AffineInstanceNorm : public torch::nn::Module {
+ public:
+  explicit AffineInstanceNorm(int64_t channels);
+
+  // [N, channels, ...], in and out.
+  at::Tensor forward(const at::Tensor& x) const;
+
+ private:
+  at::Tensor weight_, bias_;
+};
+
+// A leaky ReLU of slope 0.01; in the memory of `x` where no gradient is taken.
+at::Tensor LeakyRelu(at::Tensor x);
+
+// Twice convolution, normalisation and leaky ReLU: `conv1`, `norm1`, `conv2`,
+// `norm2`.
+class DoubleConvolution : public torch::nn::Module {
+ public:
+  DoubleConvolution(const VfaBlockOptions& options, int64_t in_channels,
+                    int64_t mid_channels, int64_t out_channels);
+
+  at::Tensor forward(const at::Tensor& x, const at::Tensor& embedding) const;
+
+ private:
+  std::shared_ptr<ConditionedConvolution> conv1_, conv2_;
+  std::shared_ptr<AffineInstanceNorm> norm1_, norm2_;
+};
+
+}  // namespace mir::models
+
+#endif  // MIR_MODELS_VFA_BLOCKS_H_
