@@ -106,7 +106,7 @@ TEST(SmoothingTest, WavesAreMultipliedByTheSymbol) {
   const Sizes sizes = {6, 10, 7};
   const Numbers periods = {1, -5, 3};
   const at::Tensor wave = Wave(sizes, periods, 0.3);
-  const Numbers sigma = {0.5, 0, 1.5};
+  const Numbers sigma = {0.5, 0, 0.4};
   double exponent = 0, laplacian = 0;
   for (int axis = 0; axis < 3; ++axis) {
     const double angle = 2 * kPi * periods[axis] / sizes[axis];
