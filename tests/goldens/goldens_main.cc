@@ -17,6 +17,7 @@
 #include <iostream>
 #include <iterator>
 #include <map>
+#include <set>
 #include <string>
 #include <utility>
 #include <vector>
@@ -49,10 +50,16 @@ std::map<std::string, Handler> AllHandlers() {
 // An activation of these lies so close to its ReLU's kink that the float32
 // convolutions of another CPU put it on the other side, and one element moves
 // the gradient by more than the rule allows: MIR itself then misses its own
-// reference. Their gradients are compared in float64, within the same limits.
+// reference. Or so does a coordinate beside the border of a voxel's cell, that
+// our warp and MIR's round differently. Their gradients are compared in
+// float64, within the same limits.
 bool HasKinkWithinRounding(const std::string& name) {
   return name == "vxm_default" || name == "hypervfaspr" ||
          name == "vfa_int2_skip1";
+  static const auto* const names = new std::set<std::string>{
+      "vxm_default",         "hypervfaspr", "vfa_int2_skip1",
+      "tm_tvf_addition_svf", "tm_tvfspr",   "tm_tvfspr_nosvf"};
+  return names->count(name) != 0;
 }
 
 class CaseTest : public ::testing::Test {
