@@ -291,7 +291,8 @@ class NormalisedNet : public torch::nn::Module {
 };
 
 void SetSum(torch::nn::Module& module, const SumOverRanks& sum) {
-  for (const auto& child : module.modules()) {
+  // The net lies on the stack, so it is none of the shared ones.
+  for (const auto& child : module.modules(/*include_self=*/false)) {
     if (auto* layer = dynamic_cast<Normalisation*>(child.get())) {
       layer->sum = sum;
     }

@@ -224,14 +224,19 @@ TEST_F(TrainerTest, StoppedAnywhereAndResumedEqualsUnbroken) {
   for (int stop_after = 1; stop_after <= 5; ++stop_after) {
     SCOPED_TRACE(stop_after);
     std::filesystem::remove_all(Folder("often"));
+    // Also within validations, which ask twice: the distance lets the next one
+    // get on.
     int asked = 0;
-    // Also within the validation before the first step.
-    environment_.stop_requested = [&] { return ++asked == stop_after; };
+    int next = stop_after;
+    environment_.stop_requested = [&] {
+      if (++asked != next) return false;
+      next += stop_after + 2;
+      return true;
+    };
     absl::Status status = Run("often");
     int stops = 0;
     while (ExitCodeOf(status) == launch::kStopped && stops < 20) {
       ++stops;
-      asked = 0;
       status = Resume("often");
     }
     EXPECT_THAT(status, IsOk());
@@ -255,6 +260,8 @@ std::shared_ptr<ShiftModel> FixedModel() {
 
 TEST_F(TrainerTest, AnotherNumberOfRanksGoesOnWithTheSameCases) {
   choice_.factory = [](const nlohmann::json&) { return FixedModel(); };
+  // Not Adam, to which a gradient's rounding may be as much as the gradient.
+  options_.optimizer = "sgd";
   options_.batch_size = 2;
   ASSERT_THAT(Run("one_rank"), IsOk());
 

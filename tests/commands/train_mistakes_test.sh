@@ -20,7 +20,10 @@ mistake 2 'did you mean ncc?' --similarity nccc
 mistake 2 'did you mean tiny?' --config tinny
 mistake 2 'give one' --steps 5 --epochs 2
 mistake 2 '--atlas-labels' --atlas "$work/brain.nii.gz"
-mistake 2 'wanted percentile:LO,HI' --intensity percentile:5
+mistake 2 'wanted percentile:LO,HI' --intensity percentile:5 \
+  --data "$work/list.json"
+mistake 2 '--intensity is for --data and --atlas' --intensity none
+mistake 2 '68719476736 voxels' --size 4096,4096,4096
 
 # The machine.
 expect 3 'cuda' "$train" --check-args --device cuda
