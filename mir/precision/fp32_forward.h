@@ -32,13 +32,13 @@ decltype(auto) Widened(T&& other) {
   return std::forward<T>(other);
 }
 template <typename... T>
-std::tuple<T...> Widened(const std::tuple<T...>& tensors) {
+std::tuple<T...> Widened(std::tuple<T...> tensors) {
   return std::apply(
       [](const T&... own) { return std::tuple<T...>(Widened(own)...); },
       tensors);
 }
 template <typename T, typename U>
-std::pair<T, U> Widened(const std::pair<T, U>& tensors) {
+std::pair<T, U> Widened(std::pair<T, U> tensors) {
   return {Widened(tensors.first), Widened(tensors.second)};
 }
 
