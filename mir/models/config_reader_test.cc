@@ -56,7 +56,7 @@ TEST(ConfigReaderTest, NamesTheSettingThatIsWrong) {
     const char* message;
   } cases[] = {
       {json::array(), "Net wants a configuration object, not []"},
-      {{{"counts", 3}}, "Net has no setting 'counts', did you mean count?"},
+      {{{"counts", 3}}, "Net has no setting 'counts'; did you mean count?"},
       {{{"flag", 1}}, "Net wants flag to be true or false, not 1"},
       {{{"count", 10}}, "count to be a whole number from 1 to 9, not 10"},
       {{{"count", 1.5}}, "count to be a whole number from 1 to 9, not 1.5"},
