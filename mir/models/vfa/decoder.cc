@@ -52,9 +52,9 @@ std::vector<at::Tensor> VfaDecoder::forward(
     }
     const ConditionedConvolution& project = *project_[level];
     const at::Tensor queries = project.Convolve(fixed[level], embedding);
-    const at::Tensor seen = grids.empty()
-                                ? moving[level]
-                                : geometry::SampleAtGrid(moving[level], grids.back());
+    const at::Tensor seen =
+        grids.empty() ? moving[level]
+                      : geometry::SampleAtGrid(moving[level], grids.back());
     const at::Tensor keys = project.Convolve(Padded(seen), embedding);
 
     const precision::Fp32Region in_float32;
@@ -68,7 +68,8 @@ std::vector<at::Tensor> VfaDecoder::forward(
     for (int64_t step = 0; step < options_.integration_steps; ++step) {
       grid = geometry::SampleAtGrid(grid, grid);
     }
-    grids.push_back(grids.empty() ? grid : geometry::SampleAtGrid(grids.back(), grid));
+    grids.push_back(grids.empty() ? grid
+                                  : geometry::SampleAtGrid(grids.back(), grid));
   }
   return grids;
 }

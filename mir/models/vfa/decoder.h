@@ -26,9 +26,9 @@ class VfaDecoder : public torch::nn::Module {
  public:
   explicit VfaDecoder(const VfaDecoderOptions& options);
 
-  // Sampling grids (geometry/vfa_sampling.h) after each level, coarsest first; each but the last
-  // brought to the resolution of the next. The last reads the moving image for
-  // each voxel of the fixed one.
+  // Sampling grids (geometry/vfa_sampling.h) after each level, coarsest first;
+  // each but the last brought to the resolution of the next. The last reads the
+  // moving image for each voxel of the fixed one.
   //
   //   fixed, moving  features per level, finest first; each half the
   //                  resolution of the one before, the last with at least 2
