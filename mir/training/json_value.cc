@@ -1,5 +1,6 @@
 #include "mir/training/json_value.h"
 
+#include <cstdint>
 #include <string>
 #include <utility>
 #include <vector>
@@ -12,12 +13,49 @@ namespace {
 using checkpoint::Dict;
 using checkpoint::Value;
 
+// A file of a kilobyte can hold a list of lists ... that share one another, and
+// are endless once written out. No description has more than this.
+constexpr int64_t kMostValues = 100'000;
+
 std::string KeyText(const Value& key) {
   if (key.string() != nullptr) return *key.string();
   if (const std::optional<int64_t> number = key.integer()) {
     return absl::StrCat(*number);
   }
   return key.Describe();
+}
+
+nlohmann::json ToJson(const Value& value, int64_t* left) {
+  if (--*left < 0) return value.Describe();
+  switch (value.kind()) {
+    case Value::Kind::kNone:
+      return nullptr;
+    case Value::Kind::kBool:
+      return *value.boolean();
+    case Value::Kind::kInt:
+      return *value.integer();
+    case Value::Kind::kFloat:
+      return *value.number();
+    case Value::Kind::kString:
+      return *value.string();
+    case Value::Kind::kList:
+    case Value::Kind::kTuple: {
+      nlohmann::json array = nlohmann::json::array();
+      for (const Value& item : *value.items()) {
+        array.push_back(ToJson(item, left));
+      }
+      return array;
+    }
+    case Value::Kind::kDict: {
+      nlohmann::json object = nlohmann::json::object();
+      for (const auto& [key, item] : value.dict()->entries()) {
+        object[KeyText(key)] = ToJson(item, left);
+      }
+      return object;
+    }
+    default:
+      return value.Describe();
+  }
 }
 
 }  // namespace
@@ -53,35 +91,8 @@ Value ValueFromJson(const nlohmann::json& json) {
 }
 
 nlohmann::json JsonFromValue(const Value& value) {
-  switch (value.kind()) {
-    case Value::Kind::kNone:
-      return nullptr;
-    case Value::Kind::kBool:
-      return *value.boolean();
-    case Value::Kind::kInt:
-      return *value.integer();
-    case Value::Kind::kFloat:
-      return *value.number();
-    case Value::Kind::kString:
-      return *value.string();
-    case Value::Kind::kList:
-    case Value::Kind::kTuple: {
-      nlohmann::json array = nlohmann::json::array();
-      for (const Value& item : *value.items()) {
-        array.push_back(JsonFromValue(item));
-      }
-      return array;
-    }
-    case Value::Kind::kDict: {
-      nlohmann::json object = nlohmann::json::object();
-      for (const auto& [key, item] : value.dict()->entries()) {
-        object[KeyText(key)] = JsonFromValue(item);
-      }
-      return object;
-    }
-    default:
-      return value.Describe();
-  }
+  int64_t left = kMostValues;
+  return ToJson(value, &left);
 }
 
 }  // namespace mir::training

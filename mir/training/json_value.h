@@ -12,7 +12,8 @@ namespace mir::training {
 checkpoint::Value ValueFromJson(const nlohmann::json& json);
 
 // The reverse: tuples become arrays, int keys strings. What JSON has no form
-// for (tensors, bytes, objects) becomes a string that describes it.
+// for (tensors, bytes, objects) becomes a string that describes it, as does all
+// beyond 100,000 values: what a small file shares may be endless in JSON.
 nlohmann::json JsonFromValue(const checkpoint::Value& value);
 
 }  // namespace mir::training

@@ -127,7 +127,7 @@ readonly with_warp=(--for-mir --set gen_output=true)
 says 0 'of them 1 grids for MIR' convert "$ours" "$work/for_mir.pth" \
   "${with_warp[@]}"
 says 0 'warning: ' convert "$ours" "$work/for_mir.pth" "${with_warp[@]}"
-says 2 "did you mean 'gen_output'" convert "$ours" "$work/for_mir.pth" \
+says 2 'did you mean gen_output?' convert "$ours" "$work/for_mir.pth" \
   --for-mir --set gen_outptu=true
 json 'len(r["only_in_b"]) > 0 and not r["only_in_a"] and
       all(e["key"].endswith(".grid") and e["shape"][:2] == [1, 3]

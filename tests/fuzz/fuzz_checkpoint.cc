@@ -9,6 +9,7 @@
 #include <cstdint>
 #include <cstdio>
 #include <cstdlib>
+#include <set>
 #include <string>
 
 #include "absl/status/status.h"
@@ -47,18 +48,22 @@ void Touch(const at::Tensor& tensor) {
   static_cast<void>(bytes[(last + 1) * itemsize - 1]);
 }
 
-void Touch(const Value& value) {
+// Each container once, however many share it.
+void Touch(const Value& value, std::set<const void*>* seen) {
   Expect(!value.Describe().empty(), "no description");
   if (value.tensor() != nullptr) Touch(*value.tensor());
+  if (value.identity() != nullptr && !seen->insert(value.identity()).second) {
+    return;
+  }
   if (value.items() != nullptr) {
-    for (const Value& item : *value.items()) Touch(item);
+    for (const Value& item : *value.items()) Touch(item, seen);
   }
   if (value.dict() != nullptr) {
     for (const auto& [key, item] : value.dict()->entries()) {
       Expect(value.dict()->FindKey(key) != nullptr, "a key is not found");
-      Touch(item);
+      Touch(item, seen);
     }
-    Touch(value.dict()->attributes());
+    Touch(value.dict()->attributes(), seen);
   }
 }
 
@@ -73,7 +78,8 @@ void Check(const absl::StatusOr<Value>& value) {
     Expect(!value.status().message().empty(), "an error without words");
     return;
   }
-  Touch(*value);
+  std::set<const void*> seen;
+  Touch(*value, &seen);
   const absl::StatusOr<Pickled> pickled = Pickle(*value);
   if (!pickled.ok()) return;
   const absl::StatusOr<ParsedPickle> again = ParsePickle(pickled->bytes);

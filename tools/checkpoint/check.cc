@@ -75,9 +75,9 @@ absl::StatusOr<ChosenModel> BuildChosen(const ModelChoice& choice,
   }
   // Of the file, or by name; the changes apply to either.
   const auto recorded_config = about.find("configuration");
-  const bool of_the_file = choice.configuration.empty() &&
-                           chosen.name == recorded &&
-                           recorded_config != about.end();
+  const bool of_the_file =
+      choice.configuration.empty() && chosen.name == recorded &&
+      recorded_config != about.end() && recorded_config->is_object();
   const std::string named =
       choice.configuration.empty() ? "default" : choice.configuration;
   chosen.configuration = of_the_file ? kOfTheFile : named;

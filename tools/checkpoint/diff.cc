@@ -2,7 +2,9 @@
 
 #include <ATen/core/Tensor.h>
 
+#include <set>
 #include <utility>
+#include <vector>
 
 #include "absl/strings/escaping.h"
 #include "absl/strings/str_cat.h"
@@ -18,27 +20,38 @@ namespace {
 
 using checkpoint::Value;
 
-bool Same(const Value& a, const Value& b);
+// Pairs of containers that were compared already: a small file can hold lists
+// that share one another, with more ways than time to go them.
+using Seen = std::set<std::pair<const void*, const void*>>;
 
-bool SameItems(const std::vector<Value>& a, const std::vector<Value>& b) {
+bool Same(const Value& a, const Value& b, Seen* seen);
+
+bool SameItems(const std::vector<Value>& a, const std::vector<Value>& b,
+               Seen* seen) {
   if (a.size() != b.size()) return false;
   for (size_t i = 0; i < a.size(); ++i) {
-    if (!Same(a[i], b[i])) return false;
+    if (!Same(a[i], b[i], seen)) return false;
   }
   return true;
 }
 
-bool SameDict(const checkpoint::Dict& a, const checkpoint::Dict& b) {
+bool SameDict(const checkpoint::Dict& a, const checkpoint::Dict& b,
+              Seen* seen) {
   if (a.size() != b.size()) return false;
   for (const auto& [key, value] : a.entries()) {
     const Value* const other = b.FindKey(key);
-    if (other == nullptr || !Same(value, *other)) return false;
+    if (other == nullptr || !Same(value, *other, seen)) return false;
   }
   return true;
 }
 
-bool Same(const Value& a, const Value& b) {
+bool Same(const Value& a, const Value& b, Seen* seen) {
   if (a.kind() != b.kind()) return false;
+  // One that differs ends the whole comparison.
+  if (a.identity() != nullptr &&
+      !seen->emplace(a.identity(), b.identity()).second) {
+    return true;
+  }
   using Kind = Value::Kind;
   switch (a.kind()) {
     case Kind::kNone:
@@ -62,13 +75,13 @@ bool Same(const Value& a, const Value& b) {
              DifferenceOf(*a.tensor(), *b.tensor()).bit_equal;
     case Kind::kList:
     case Kind::kTuple:
-      return SameItems(*a.items(), *b.items());
+      return SameItems(*a.items(), *b.items(), seen);
     case Kind::kDict:
-      return SameDict(*a.dict(), *b.dict());
+      return SameDict(*a.dict(), *b.dict(), seen);
     case Kind::kObject:
       return a.object()->class_name == b.object()->class_name &&
-             Same(a.object()->args, b.object()->args) &&
-             Same(a.object()->state, b.object()->state);
+             Same(a.object()->args, b.object()->args, seen) &&
+             Same(a.object()->state, b.object()->state, seen);
   }
   return false;
 }
@@ -87,7 +100,10 @@ Report OtherEntries(const WeightsFile& a, const WeightsFile& b) {
   for (const auto& [key, value] : a.content.dict()->entries()) {
     if (key.string() != nullptr && *key.string() == a.key) continue;
     const Value* const other = b.content.dict()->FindKey(key);
-    if (other == nullptr || !Same(value, *other)) add(key, &value, other);
+    Seen seen;
+    if (other == nullptr || !Same(value, *other, &seen)) {
+      add(key, &value, other);
+    }
   }
   for (const auto& [key, value] : b.content.dict()->entries()) {
     if (key.string() != nullptr && *key.string() == b.key) continue;

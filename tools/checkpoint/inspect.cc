@@ -3,6 +3,7 @@
 #include <ATen/core/Tensor.h>
 
 #include <algorithm>
+#include <set>
 #include <utility>
 #include <vector>
 
@@ -23,22 +24,28 @@ namespace {
 using checkpoint::Value;
 
 // Every tensor below `value`, with the way to it: "optimizer.state.0.step".
+// What stands at several places is entered once: a small file can hold lists
+// that share one another, with more ways than time to go them.
 void Collect(const Value& value, const std::string& name,
+             std::set<const void*>* seen,
              std::vector<std::pair<std::string, at::Tensor>>* tensors) {
   const auto below = [&](const std::string& key) {
     return name.empty() ? key : absl::StrCat(name, ".", key);
   };
   if (value.tensor() != nullptr) {
     tensors->emplace_back(name, *value.tensor());
+  } else if (value.identity() != nullptr &&
+             !seen->insert(value.identity()).second) {
+    return;
   } else if (value.items() != nullptr) {
     for (size_t i = 0; i < value.items()->size(); ++i) {
-      Collect((*value.items())[i], below(absl::StrCat(i)), tensors);
+      Collect((*value.items())[i], below(absl::StrCat(i)), seen, tensors);
     }
   } else if (value.dict() != nullptr) {
     for (const auto& [key, item] : value.dict()->entries()) {
       Collect(item,
               below(key.string() != nullptr ? *key.string() : ShortText(key)),
-              tensors);
+              seen, tensors);
     }
   }
 }
@@ -77,7 +84,8 @@ absl::StatusOr<Report> Inspect(const std::string& path,
     tensors = state->entries;
   } else {
     report["weights"] = false;
-    Collect(*content, "", &tensors);
+    std::set<const void*> seen;
+    Collect(*content, "", &seen, &tensors);
   }
   Report rows = Report::array();
   int64_t elements = 0;
