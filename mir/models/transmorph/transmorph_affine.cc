@@ -11,6 +11,7 @@
 #include "mir/models/layers/linear.h"
 #include "mir/models/layers/weights.h"
 #include "mir/models/swin/make_backbone.h"
+#include "mir/precision/fp32_region.h"
 
 namespace mir::models {
 namespace {
@@ -36,7 +37,8 @@ class TransMorphAffine::Head : public torch::nn::Module {
   }
 
   at::Tensor forward(const at::Tensor& x) const {
-    return second_->forward(at::leaky_relu(first_->forward(x))) * kScale;
+    const at::Tensor input = x.to(first_->weight.scalar_type());
+    return second_->forward(at::leaky_relu(first_->forward(input))) * kScale;
   }
 
  private:
@@ -72,8 +74,11 @@ TransMorphAffine::Output TransMorphAffine::Forward(const at::Tensor& moving,
       "TransMorphAffine wants two images [N, 1, D, H, W] of the sizes ", wanted,
       " that it was built for (img_size), not ", moving.sizes(), " and ",
       fixed.sizes());
+  const at::Tensor coarsest = transformer_->Features(moving, fixed).back();
+  // A few angles and lengths move every voxel: no autocast from here.
+  const precision::Fp32Region region;
   const at::Tensor features =
-      InstanceNorm(transformer_->Features(moving, fixed).back()).flatten(1);
+      InstanceNorm(precision::ToComputeType(coarsest)).flatten(1);
   Output output;
   output.rotation = at::clamp(aff_mlp_->forward(features), -1, 1) * kPi;
   output.scale = at::clamp(scl_mlp_->forward(features) + 1, 0, 5);
