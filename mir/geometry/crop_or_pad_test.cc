@@ -27,7 +27,7 @@ TEST(CropOrPadTest, TheMiddleStaysAndTheEndGetsTheOneMore) {
 }
 
 TEST(CropOrPadTest, ActsOnTheLastAxes) {
-  const at::Tensor volume = at::arange(12).view({2, 2, 3});
+  const at::Tensor volume = at::arange(12, at::kInt).view({2, 2, 3});
   EXPECT_THAT(
       CropOrPad(volume, {4, 1}, -1),
       TensorEq(at::tensor({-1, 1, 4, -1, -1, 7, 10, -1}).view({2, 4, 1})));
@@ -35,7 +35,7 @@ TEST(CropOrPadTest, ActsOnTheLastAxes) {
 }
 
 TEST(CropOrPadTest, PaddingAtTheEndLeavesLongAxes) {
-  const at::Tensor volume = at::arange(4).view({2, 2});
+  const at::Tensor volume = at::arange(4, at::kInt).view({2, 2});
   EXPECT_THAT(PadAtEnd(volume, {1, 3}, 7),
               TensorEq(at::tensor({0, 1, 7, 2, 3, 7}).view({2, 3})));
 }
