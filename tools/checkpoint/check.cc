@@ -12,6 +12,7 @@
 #include "mir/base/status_macros.h"
 #include "mir/checkpoint/module_state.h"
 #include "mir/launch/exit_codes.h"
+#include "mir/models/layers/weights.h"
 #include "mir/models/model_list.h"
 #include "mir/models/registry.h"
 #include "mir/training/json_value.h"
@@ -30,6 +31,7 @@ Report Fitting(const checkpoint::StateDict& state,
     return description.name == first_model;
   });
   Report fitting = Report::array();
+  const models::WithoutWeights scope;  // Some hold billions of them.
   for (const models::ModelDescription& description : list) {
     for (const std::string& configuration : description.configurations) {
       const auto config = models::ModelConfig(description.name, configuration);
