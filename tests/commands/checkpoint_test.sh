@@ -29,7 +29,7 @@ query, *command = sys.argv[1:]
 out = subprocess.run(command + ["--json"], stdout=subprocess.PIPE,
                      stderr=subprocess.DEVNULL).stdout
 r = json.loads(out)
-sys.exit(0 if eval(query) else f"{query} is false of {r}")' \
+sys.exit(0 if eval(f"({query})") else f"{query} is false of {r}")' \
     "$query" "$checkpoint" "$@"
 }
 
