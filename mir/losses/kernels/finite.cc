@@ -4,7 +4,7 @@
 
 #include <atomic>
 
-#include "mir/losses/kernels/target_clones.h"
+#include "mir/base/target_clones.h"
 
 namespace mir::losses::kernels {
 

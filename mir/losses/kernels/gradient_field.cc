@@ -7,7 +7,7 @@
 #include <cstdint>
 #include <vector>
 
-#include "mir/losses/kernels/target_clones.h"
+#include "mir/base/target_clones.h"
 
 namespace mir::losses::kernels {
 

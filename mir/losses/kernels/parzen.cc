@@ -6,7 +6,7 @@
 #include <cstdint>
 #include <vector>
 
-#include "mir/losses/kernels/target_clones.h"
+#include "mir/base/target_clones.h"
 
 // Where a processor has no vectors of this length g++ makes them up of parts,
 // and then takes those for read before they are written.
