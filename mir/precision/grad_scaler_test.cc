@@ -12,6 +12,8 @@
 #include <limits>
 #include <vector>
 
+#include "mir/precision/autocast.h"
+
 namespace mir::precision {
 namespace {
 
@@ -84,6 +86,17 @@ TEST(GradScalerTest, TheStepIsThatOfTheUnscaledGradient) {
   EXPECT_EQ(model.weight.grad().item<double>(), 1024);
   EXPECT_TRUE(scaler.Step(model.optimizer));
   EXPECT_EQ(model.value(), 0.5);
+}
+
+TEST(GradScalerTest, Float32WeightsTakeStepsThatSixteenBitsDoNotHold) {
+  GradScalerOptions options = Options();
+  options.enabled = NeedsGradScaler(Precision::kBFloat16, at::kCPU);
+  GradScaler scaler(options);
+  Model model;
+  const Autocast autocast(at::kCPU, Precision::kBFloat16);
+  EXPECT_TRUE(Train(scaler, model, /*gradient=*/2e-3));
+  EXPECT_FLOAT_EQ(model.value(), 0.999);
+  EXPECT_EQ(at::full({}, 0.999, at::kBFloat16).item<double>(), 1);
 }
 
 TEST(GradScalerTest, UnscaledGradientsCanBeClippedBeforeTheStep) {
