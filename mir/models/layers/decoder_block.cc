@@ -6,6 +6,7 @@
 #include <ATen/ops/upsample_trilinear3d.h>
 
 #include "mir/models/layers/batch_norm.h"
+#include "mir/precision/op_fallback.h"
 
 namespace mir::models {
 
@@ -53,10 +54,15 @@ at::Tensor DecoderBlock::Convolve(const at::Tensor& doubled,
 }
 
 at::Tensor DoubleResolution(const at::Tensor& input) {
-  return at::upsample_trilinear3d(
-      input, {2 * input.size(2), 2 * input.size(3), 2 * input.size(4)},
-      /*align_corners=*/false, /*scales_d=*/2.0, /*scales_h=*/2.0,
-      /*scales_w=*/2.0);
+  return precision::WithFallback(
+      precision::Op::kUpsampleTrilinear3d,
+      [](const at::Tensor& x) {
+        return at::upsample_trilinear3d(
+            x, {2 * x.size(2), 2 * x.size(3), 2 * x.size(4)},
+            /*align_corners=*/false, /*scales_d=*/2.0, /*scales_h=*/2.0,
+            /*scales_w=*/2.0);
+      },
+      input);
 }
 
 at::Tensor InstanceNorm(const at::Tensor& input) {

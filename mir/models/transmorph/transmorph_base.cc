@@ -10,7 +10,7 @@
 #include "mir/models/identity_grid.h"
 #include "mir/models/layers/weights.h"
 #include "mir/models/swin/make_backbone.h"
-#include "mir/precision/fp32_region.h"
+#include "mir/precision/op_fallback.h"
 
 namespace mir::models {
 namespace {
@@ -145,10 +145,12 @@ at::Tensor TransMorphBase::Integrate(const at::Tensor& velocity) const {
 
 at::Tensor AveragePool(const at::Tensor& images, int64_t kernel_size,
                        int64_t padding) {
-  // LibTorch has no float16 kernel for the CPU.
-  return at::avg_pool3d(precision::ToComputeType(images), kernel_size,
-                        /*stride=*/2, padding)
-      .to(images.scalar_type());
+  return precision::WithFallback(
+      precision::Op::kAveragePool3d,
+      [&](const at::Tensor& x) {
+        return at::avg_pool3d(x, kernel_size, /*stride=*/2, padding);
+      },
+      images);
 }
 
 }  // namespace mir::models

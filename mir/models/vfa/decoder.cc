@@ -10,14 +10,20 @@
 #include "mir/models/layers/weights.h"
 #include "mir/models/vfa/matching.h"
 #include "mir/precision/fp32_region.h"
+#include "mir/precision/op_fallback.h"
 
 namespace mir::models {
 namespace {
 
 // One voxel more on each side, the nearest one.
 at::Tensor Padded(const at::Tensor& x) {
-  return x.dim() == 5 ? at::replication_pad3d(x, {1, 1, 1, 1, 1, 1})
-                      : at::replication_pad2d(x, {1, 1, 1, 1});
+  if (x.dim() == 4) return at::replication_pad2d(x, {1, 1, 1, 1});
+  return precision::WithFallback(
+      precision::Op::kReplicationPad3d,
+      [](const at::Tensor& volumes) {
+        return at::replication_pad3d(volumes, {1, 1, 1, 1, 1, 1});
+      },
+      x);
 }
 
 at::Tensor Identity(const at::Tensor& grid) {

@@ -25,7 +25,7 @@
 #include "mir/models/layers/image_pair.h"
 #include "mir/models/vfa/blocks.h"
 #include "mir/models/vfa/decoder.h"
-#include "mir/precision/fp32_region.h"
+#include "mir/precision/op_fallback.h"
 
 namespace mir::models {
 namespace {
@@ -36,21 +36,27 @@ constexpr int64_t kUnits = 96;  // Of the hypernetwork.
 constexpr int64_t kMostChannels = 1 << 16;
 constexpr int64_t kLargest = 1 << 20;  // Of an image.
 
-// LibTorch has neither pooling nor 3-D interpolation in float16 on the CPU.
 at::Tensor Halved(const at::Tensor& x) {
-  const at::Tensor wide = precision::ToComputeType(x);
-  return (x.dim() == 5 ? at::avg_pool3d(wide, {2, 2, 2}, {2, 2, 2})
-                       : at::avg_pool2d(wide, {2, 2}, {2, 2}))
-      .to(x.scalar_type());
+  if (x.dim() == 4) return at::avg_pool2d(x, {2, 2}, {2, 2});
+  return precision::WithFallback(
+      precision::Op::kAveragePool3d,
+      [](const at::Tensor& volumes) {
+        return at::avg_pool3d(volumes, {2, 2, 2}, {2, 2, 2});
+      },
+      x);
 }
 
+// In the dtype of `x`, under autocast too.
 at::Tensor Doubled(const at::Tensor& x) {
   std::vector<int64_t> sizes = x.sizes().slice(2).vec();
   for (int64_t& size : sizes) size *= 2;
-  const at::Tensor wide = precision::ToComputeType(x);
-  return (x.dim() == 5
-              ? at::upsample_trilinear3d(wide, sizes, /*align_corners=*/true)
-              : at::upsample_bilinear2d(wide, sizes, /*align_corners=*/true))
+  const auto interpolate = [&](const at::Tensor& own) {
+    return own.dim() == 5
+               ? at::upsample_trilinear3d(own, sizes, /*align_corners=*/true)
+               : at::upsample_bilinear2d(own, sizes, /*align_corners=*/true);
+  };
+  return precision::WithFallback(precision::Op::kUpsampleTrilinear3d,
+                                 interpolate, x)
       .to(x.scalar_type());
 }
 

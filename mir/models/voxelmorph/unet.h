@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "mir/models/voxelmorph/vxm_dense.h"
+#include "mir/precision/op_fallback.h"
 
 namespace mir::models {
 
@@ -94,8 +95,13 @@ class VxmUnet : public torch::nn::Module {
   static at::Tensor DoubleResolution(const at::Tensor& x) {
     std::vector<int64_t> sizes = x.sizes().slice(2).vec();
     for (int64_t& size : sizes) size *= 2;
-    return sizes.size() == 2 ? at::upsample_nearest2d(x, sizes)
-                             : at::upsample_nearest3d(x, sizes);
+    if (sizes.size() == 2) return at::upsample_nearest2d(x, sizes);
+    return precision::WithFallback(
+        precision::Op::kUpsampleNearest3d,
+        [&](const at::Tensor& volumes) {
+          return at::upsample_nearest3d(volumes, sizes);
+        },
+        x);
   }
 
   std::shared_ptr<Blocks> downarm_, uparm_, extras_;
