@@ -30,12 +30,15 @@ namespace {
 
 constexpr int64_t kVoxelsAtOnce = 1 << 16;
 
+// The name of the intent of displacements in voxels.
+constexpr char kVoxelIntent[] = "voxels";
+
 // ---- Reading ----
 
 // The voxel at position `at` of the file, as "(i, j, k)".
 std::string IndexOf(int64_t at, const std::array<int64_t, 3>& size) {
   return absl::StrCat("(", at % size[0], ", ", at / size[0] % size[1], ", ",
-                      at / (size[0] * size[1]), ")");
+                      at / (size[0] * size[1]) % size[2], ")");
 }
 
 // Takes voxels in the file's order and tells in the end what was wrong.
@@ -135,7 +138,7 @@ template <typename Stored, typename To>
 absl::Status ReadVoxelsOf(const std::string& path, const NiftiHeader& header,
                           ByteInput& input, To* voxels) {
   Collector<To> collector(header);
-  const int64_t count = header.voxel_count();
+  const int64_t count = header.value_count();
   const int64_t wanted = count * static_cast<int64_t>(sizeof(Stored));
   std::vector<Stored> stored(std::min(count, kVoxelsAtOnce));
   for (int64_t at = 0; at < count; at += kVoxelsAtOnce) {
@@ -195,20 +198,24 @@ absl::Status ReadVoxels(const std::string& path, const NiftiHeader& header,
 }
 
 template <typename To>
-absl::StatusOr<Volume> Read(const std::string& path, at::ScalarType dtype) {
+absl::StatusOr<Volume> Read(const std::string& path, at::ScalarType dtype,
+                            int64_t components = 1) {
   MIR_ASSIGN_OR_RETURN(const std::unique_ptr<ByteInput> input,
                        ByteInput::Open(path));
   Volume volume;
   volume.name = path;
-  MIR_ASSIGN_OR_RETURN(volume.header, ParseNiftiHeader(path, *input));
+  MIR_ASSIGN_OR_RETURN(volume.header,
+                       ParseNiftiHeader(path, *input, components));
   MIR_ASSIGN_OR_RETURN(volume.grid, GridOf(path, *volume.header));
   const std::array<int64_t, 3> size = volume.grid.size;
   const absl::Status status = CatchTorch([&]() -> absl::Status {
     // The file's first axis varies fastest.
-    const at::Tensor voxels = at::empty({size[2], size[1], size[0]}, dtype);
+    const at::Tensor voxels =
+        at::empty({components, size[2], size[1], size[0]}, dtype);
     MIR_RETURN_IF_ERROR(ReadVoxels(path, *volume.header, *input,
                                    voxels.mutable_data_ptr<To>()));
-    volume.voxels = voxels.permute({2, 1, 0}).contiguous();
+    volume.voxels = voxels.permute({0, 3, 2, 1}).contiguous();
+    if (components == 1) volume.voxels = volume.voxels.squeeze(0);
     return absl::OkStatus();
   });
   if (status.code() == absl::StatusCode::kResourceExhausted) {
@@ -392,6 +399,21 @@ absl::StatusOr<Volume> ReadLabels(const std::string& path) {
   return Read<int32_t>(path, at::kInt);
 }
 
+absl::StatusOr<Volume> ReadVoxelDisplacement(const std::string& path) {
+  MIR_ASSIGN_OR_RETURN(Volume field,
+                       Read<float>(path, at::kFloat, /*components=*/3));
+  if (std::strncmp(field.header->fields.intent_name, kVoxelIntent,
+                   sizeof(field.header->fields.intent_name)) != 0) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        path,
+        " holds no displacement in voxels: the name of its intent is not "
+        "\"",
+        kVoxelIntent, "\", as of displacement_voxels.nii.gz"));
+  }
+  field.header = nullptr;
+  return field;
+}
+
 absl::StatusOr<Grid> ReadGrid(const std::string& path) {
   MIR_ASSIGN_OR_RETURN(const std::unique_ptr<ByteInput> input,
                        ByteInput::Open(path));
@@ -401,7 +423,7 @@ absl::StatusOr<Grid> ReadGrid(const std::string& path) {
     // A good file's last bytes say how long it is. Where they say something
     // else it is cut short, or was made of several parts: read it to know.
     const int64_t voxel_bytes =
-        header->voxel_count() * header->bytes_per_voxel();
+        header->value_count() * header->bytes_per_voxel();
     const int64_t wanted = header->fields.vox_offset + voxel_bytes;
     MIR_ASSIGN_OR_RETURN(const int64_t told, input->BytesAtEnd());
     if (told != (wanted & 0xFFFFFFFF)) {
@@ -493,7 +515,8 @@ absl::Status WriteItkDisplacement(const std::string& path,
 absl::Status WriteVoxelDisplacement(const std::string& path,
                                     const at::Tensor& displacement,
                                     const Volume& reference) {
-  return WriteDisplacement(path, displacement, reference, kIdentity, "voxels");
+  return WriteDisplacement(path, displacement, reference, kIdentity,
+                           kVoxelIntent);
 }
 
 }  // namespace mir::data

@@ -35,6 +35,10 @@ absl::StatusOr<Volume> ReadImage(const std::string& path);
 // accepted, and scaled ones within a thousandth of a whole number.
 absl::StatusOr<Volume> ReadLabels(const std::string& path);
 
+// Reads what WriteVoxelDisplacement wrote: voxels [3, D, H, W] float32, in
+// voxels, channel k along axis k. INVALID_ARGUMENT too for any other file.
+absl::StatusOr<Volume> ReadVoxelDisplacement(const std::string& path);
+
 // Reads the header alone, and checks that the file is as long as it says: the
 // errors of ReadImage but for checksums (of most compressed files) and values.
 absl::StatusOr<Grid> ReadGrid(const std::string& path);

@@ -162,7 +162,8 @@ absl::StatusOr<NiftiHeader> ReadFields(const std::string& path,
   return header;
 }
 
-absl::Status CheckSizes(const std::string& path, NiftiHeader& header) {
+absl::Status CheckSizes(const std::string& path, NiftiHeader& header,
+                        int64_t components) {
   int64_t* const dim = header.fields.dim;
   if (dim[0] < 1 || dim[0] > 7) {
     return Refuse(path, absl::StrCat("has a damaged header: it says ", dim[0],
@@ -179,7 +180,13 @@ absl::Status CheckSizes(const std::string& path, NiftiHeader& header) {
     }
     voxels *= static_cast<double>(dim[axis]);
   }
-  if (std::any_of(dim + 4, dim + 8, [](int64_t size) { return size > 1; })) {
+  const int64_t wanted[] = {1, components, 1, 1};
+  if (components > 1 && !std::equal(dim + 4, dim + 8, wanted)) {
+    return Refuse(path, absl::StrCat("is ", dim[0], "-D (", sizes,
+                                     "); wanted a field of ", components,
+                                     "-D vectors, XxYxZx1x", components));
+  }
+  if (components == 1 && !std::equal(dim + 4, dim + 8, wanted)) {
     const bool series = dim[4] > 1;
     return Refuse(path,
                   absl::StrCat("is ", dim[0], "-D (", sizes, "), ",
@@ -270,8 +277,8 @@ std::array<int64_t, 3> NiftiHeader::size() const {
   return {fields.dim[1], fields.dim[2], fields.dim[3]};
 }
 
-int64_t NiftiHeader::voxel_count() const {
-  return fields.dim[1] * fields.dim[2] * fields.dim[3];
+int64_t NiftiHeader::value_count() const {
+  return fields.dim[1] * fields.dim[2] * fields.dim[3] * fields.dim[5];
 }
 
 int NiftiHeader::bytes_per_voxel() const {
@@ -286,11 +293,11 @@ bool NiftiHeader::scaled() const {
 }
 
 absl::StatusOr<std::shared_ptr<const NiftiHeader>> ParseNiftiHeader(
-    const std::string& path, ByteInput& input) {
+    const std::string& path, ByteInput& input, int64_t components) {
   absl::StatusOr<NiftiHeader> read = ReadFields(path, input);
   if (!read.ok()) return read.status();
   NiftiHeader& header = *read;
-  MIR_RETURN_IF_ERROR(CheckSizes(path, header));
+  MIR_RETURN_IF_ERROR(CheckSizes(path, header, components));
   MIR_RETURN_IF_ERROR(CheckDatatype(path, header));
   if (header.scaled() && !std::isfinite(header.fields.scl_inter)) {
     return Refuse(path,
@@ -306,7 +313,7 @@ absl::StatusOr<std::shared_ptr<const NiftiHeader>> ParseNiftiHeader(
     return Refuse(path, "has a damaged header: its vox_offset is impossible");
   }
   const int64_t wanted =
-      offset + header.voxel_count() * header.bytes_per_voxel();
+      offset + header.value_count() * header.bytes_per_voxel();
   if (wanted > input.MaxBytes()) {
     return absl::DataLossError(absl::StrCat(
         path, " is cut short: its header promises ", wanted, " bytes, ",

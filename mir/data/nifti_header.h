@@ -24,7 +24,7 @@ struct NiftiHeader {
 
   // These hold for what ParseNiftiHeader returns.
   std::array<int64_t, 3> size() const;
-  int64_t voxel_count() const;
+  int64_t value_count() const;  // Of all voxels and their components.
   int bytes_per_voxel() const;
   bool scaled() const;  // Whether scl_slope and scl_inter change the values.
 };
@@ -32,9 +32,11 @@ struct NiftiHeader {
 // Reads and checks a header; `input` stands at the file's first byte, and after
 // it at the first voxel. What comes back describes a 3-D volume of a known
 // dtype whose voxels the file may be long enough to hold; the errors are those
-// of ReadImage. Never writes to the terminal.
+// of ReadImage. With more than one of `components` it describes a field of such
+// vectors, [X, Y, Z, 1, components], and refuses anything else. Never writes to
+// the terminal.
 absl::StatusOr<std::shared_ptr<const NiftiHeader>> ParseNiftiHeader(
-    const std::string& path, ByteInput& input);
+    const std::string& path, ByteInput& input, int64_t components = 1);
 
 // Where a header says that its voxels lie. INVALID_ARGUMENT if nowhere: the
 // matrix is singular or not finite.

@@ -3,6 +3,7 @@
 #include <ATen/TensorOperators.h>
 #include <ATen/ops/arange.h>
 #include <ATen/ops/full.h>
+#include <ATen/ops/rand.h>
 #include <ATen/ops/zeros.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -17,6 +18,7 @@
 
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
+#include "mir/data/grid.h"
 #include "mir/data/nifti_test_util.h"
 #include "mir/testing/status_matchers.h"
 #include "mir/testing/tensor_matchers.h"
@@ -627,6 +629,29 @@ TEST(NiftiWriteTest, ItkFieldsAreInMillimetresToTheLeftAndTheBack) {
     EXPECT_THAT(VectorAt(itk, i, 2, 3), ElementsAre(-6, 0, 0));
     EXPECT_THAT(VectorAt(voxels, i, 2, 3), ElementsAre(3, 0, 0));
   }
+}
+
+TEST(NiftiWriteTest, FieldsInVoxelsComeBack) {
+  const Volume reference = ReadReference(RawNifti());
+  const at::Tensor shift = at::rand({3, 2, 3, 4}) - 0.5;
+  const std::string path = TestPath("voxels.nii.gz");
+  ASSERT_THAT(WriteVoxelDisplacement(path, shift, reference), IsOk());
+
+  const auto field = ReadVoxelDisplacement(path);
+  ASSERT_THAT(field, IsOk());
+  EXPECT_THAT(field->voxels, TensorEq(shift));
+  EXPECT_TRUE(SameGrid(field->grid, reference.grid));
+  EXPECT_THAT(ReadImage(path), StatusIs(absl::StatusCode::kInvalidArgument,
+                                        HasSubstr("a field of vectors")));
+
+  ASSERT_THAT(WriteItkDisplacement(path, shift, reference), IsOk());
+  EXPECT_THAT(ReadVoxelDisplacement(path),
+              StatusIs(absl::StatusCode::kInvalidArgument,
+                       HasSubstr("no displacement in voxels")));
+  ASSERT_THAT(WriteImage(path, shift[0], reference), IsOk());
+  EXPECT_THAT(ReadVoxelDisplacement(path),
+              StatusIs(absl::StatusCode::kInvalidArgument,
+                       HasSubstr("wanted a field of 3-D vectors")));
 }
 
 TEST(NiftiWriteTest, ItkFieldsFollowTheAxesOfTheGrid) {
