@@ -9,6 +9,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <fstream>
 #include <limits>
 #include <utility>
 
@@ -45,18 +46,38 @@ double CopySpeed(const Size& size) {
   return copy.bytes / seconds;
 }
 
+// A line of /proc/self/status, in MiB.
+double StatusMib(const std::string& key) {
+  std::ifstream status("/proc/self/status");
+  for (std::string word; status >> word;) {
+    double kib = 0;
+    if (word == key && status >> kib) return kib / 1024;
+  }
+  return 0;
+}
+
+// How far the resident memory rises over what stands before, in MiB.
+double PeakMib(const std::function<void()>& run) {
+  malloc_trim(0);
+  std::ofstream("/proc/self/clear_refs") << "5";  // Forgets the peak so far.
+  const double before = StatusMib("VmRSS:");
+  run();
+  return StatusMib("VmHWM:") - before;
+}
+
 void Measure(benchmark::State& state, const Size& size,
              const std::function<Operation(const Size&)>& make,
              const char* label) {
   const double copy_speed = CopySpeed(size);
   const Operation operation = make(size);
-  operation.run();  // Brings the memory.
+  const double peak = PeakMib(operation.run);  // Brings the memory.
   for (auto _ : state) operation.run();
   const double bytes =
       static_cast<double>(state.iterations()) * operation.bytes;
   state.SetBytesProcessed(static_cast<int64_t>(bytes));
   state.counters["of_copy"] =
       benchmark::Counter(bytes / copy_speed, benchmark::Counter::kIsRate);
+  state.counters["peak_MiB"] = peak;
   state.SetLabel(label);
 }
 

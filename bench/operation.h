@@ -26,10 +26,11 @@ struct Operation {
 //
 // Each reports bytes per second, and that over the speed at which a float32
 // tensor as large as the displacement of that size is copied (`of_copy`; the
-// copy's own benchmark is `copy`). The label says whose memory the outputs
-// are: every operation here returns tensors of its own, and the process keeps
-// freed memory (as the training programs do), so that after the first run
-// their pages are there.
+// copy's own benchmark is `copy`), and by how many MiB the first run's resident
+// memory rises over its inputs (`peak_MiB`, outputs included). The label says
+// whose memory the outputs are: every operation here returns tensors of its
+// own, and the process keeps freed memory (as the training programs do), so
+// that after the first run their pages are there.
 //
 // Returns 0, so that a source can register at start-up.
 int Register(const std::string& name,
