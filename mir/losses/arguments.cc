@@ -2,13 +2,16 @@
 
 #include <ATen/TensorOperators.h>
 #include <ATen/core/Tensor.h>
+#include <ATen/ops/aminmax.h>
 #include <ATen/ops/isfinite.h>
 #include <ATen/ops/ones_like.h>
 #include <ATen/ops/where.h>
 #include <c10/util/Exception.h>
 
+#include <algorithm>
 #include <cmath>
 #include <string>
+#include <tuple>
 #include <vector>
 
 #include "mir/losses/kernels/finite.h"
@@ -116,6 +119,15 @@ void CheckFinite(const char* loss, const char* name, const at::Tensor& tensor) {
 void CheckFiniteIf(bool check_on_gpu, const char* loss, const char* name,
                    const at::Tensor& tensor) {
   if (tensor.is_cpu() || check_on_gpu) CheckFinite(loss, name, tensor);
+}
+
+std::pair<double, double> IntensityRange(const at::Tensor& image) {
+  const auto [least, most] = at::aminmax(image.detach());
+  const double low = least.item<double>(), high = most.item<double>();
+  if (low < high) return {low, high};
+  // Adding 1 would change nothing about a large one.
+  return low > 0 ? std::make_pair(std::min(low - 1, 0.0), low)
+                 : std::make_pair(low, std::max(low + 1, 0.0));
 }
 
 at::Tensor ZeroOf(const at::Tensor& tensor) {

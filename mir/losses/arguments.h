@@ -4,6 +4,8 @@
 #include <ATen/core/ATen_fwd.h>
 #include <c10/core/ScalarType.h>
 
+#include <utility>
+
 namespace mir::losses {
 
 // Throws c10::ValueError or c10::TypeError, saying what was wanted and what
@@ -33,6 +35,10 @@ void CheckFinite(const char* loss, const char* name, const at::Tensor& tensor);
 // The same where it is asked for or costs no waiting: on the CPU.
 void CheckFiniteIf(bool check_on_gpu, const char* loss, const char* name,
                    const at::Tensor& tensor);
+
+// The least and the greatest value of an image; for a constant image a range
+// that is not empty and holds it, whatever it is. On a GPU this waits for it.
+std::pair<double, double> IntensityRange(const at::Tensor& image);
 
 // A 0 that depends on `tensor`: its gradient is 0.
 at::Tensor ZeroOf(const at::Tensor& tensor);

@@ -1,6 +1,8 @@
 #include "mir/losses/arguments.h"
 
+#include <ATen/TensorOperators.h>
 #include <ATen/core/Tensor.h>
+#include <ATen/ops/arange.h>
 #include <ATen/ops/empty.h>
 #include <ATen/ops/ones.h>
 #include <c10/util/Exception.h>
@@ -10,6 +12,7 @@
 #include <functional>
 #include <limits>
 #include <string>
+#include <utility>
 
 namespace mir::losses {
 namespace {
@@ -75,6 +78,18 @@ TEST(CheckFiniteTest, NamesTheFirstIndex) {
   EXPECT_THAT(
       Thrown<c10::ValueError>([&] { CheckFinite("Loss", "moving", image); }),
       HasSubstr("got moving = nan at [0, 0, 0, 0]"));
+}
+
+TEST(IntensityRangeTest, OfAConstantImageIsNotEmptyAndHoldsIt) {
+  EXPECT_EQ(IntensityRange(at::arange(-2, 5, at::kFloat)),
+            std::make_pair(-2.0, 4.0));
+  for (const double value : {0.0, 0.5, -1000.25, 3e38, -3e38}) {
+    const auto [low, high] =
+        IntensityRange(at::ones({1, 1, 2, 2}, at::kDouble) * value);
+    EXPECT_LT(low, high) << value;
+    EXPECT_LE(low, value);
+    EXPECT_GE(high, value);
+  }
 }
 
 TEST(CommonComputeTypeTest, IsFloat64WhereEitherIs) {

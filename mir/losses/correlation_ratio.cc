@@ -3,7 +3,6 @@
 #include <ATen/TensorOperators.h>
 #include <ATen/core/Tensor.h>
 #include <ATen/core/grad_mode.h>
-#include <ATen/ops/aminmax.h>
 #include <ATen/ops/bmm.h>
 #include <ATen/ops/empty.h>
 #include <ATen/ops/linspace.h>
@@ -45,9 +44,7 @@ void CheckOptions(const char* loss, const CorrelationRatioOptions& options) {
 std::pair<double, double> RangeOf(const at::Tensor& image,
                                   const CorrelationRatioOptions& options) {
   if (options.as_mir) return {0, 1};
-  const auto [least, most] = at::aminmax(image.detach());
-  const double low = least.item<double>(), high = most.item<double>();
-  return {low, low < high ? high : low + 1};
+  return IntensityRange(image);
 }
 
 ParzenWindow BinsFor(const at::Tensor& image,

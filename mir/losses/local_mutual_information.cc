@@ -2,10 +2,11 @@
 
 #include <ATen/TensorOperators.h>
 #include <ATen/core/Tensor.h>
-#include <ATen/ops/aminmax.h>
 #include <ATen/ops/bmm.h>
 #include <ATen/ops/linspace.h>
 #include <c10/util/Exception.h>
+
+#include <tuple>
 
 #include "mir/losses/arguments.h"
 #include "mir/losses/patch_loss.h"
@@ -18,35 +19,29 @@ constexpr char kName[] = "LocalMutualInformation";
 
 struct Bins {
   at::Tensor centres;
-  double scale = 1;  // Of squared distances, in the exponent.
   double low = 0, high = 1;
+  double per_intensity = 1;  // Bins in a unit of intensity.
+  double exponent = 1;       // What a squared distance in bins counts.
 };
 
 Bins BinsFor(const at::Tensor& image,
              const LocalMutualInformationOptions& options) {
   Bins bins;
-  if (options.range.has_value()) {
-    bins.low = options.range->first;
-    bins.high = options.range->second;
-  } else {
-    const auto [least, most] = at::aminmax(image.detach());
-    bins.low = least.item<double>();
-    bins.high = most.item<double>();
-    if (!(bins.low < bins.high)) bins.high = bins.low + 1;
-  }
+  std::tie(bins.low, bins.high) =
+      options.range.has_value() ? *options.range : IntensityRange(image);
   bins.centres =
       at::linspace(bins.low, bins.high, options.bins, image.options());
-  const double sigma =
-      options.sigma * (bins.high - bins.low) / (options.bins - 1);
-  bins.scale = -1 / (2 * sigma * sigma);
+  bins.per_intensity = (options.bins - 1) / (bins.high - bins.low);
+  bins.exponent = -1 / (2 * options.sigma * options.sigma);
   return bins;
 }
 
 // [P, n, bins]
 at::Tensor WeightsOf(const at::Tensor& patches, const Bins& bins) {
   const at::Tensor distance =
-      patches.clamp(bins.low, bins.high).unsqueeze(2) - bins.centres;
-  return (distance.square() * bins.scale).softmax(2);
+      (patches.clamp(bins.low, bins.high).unsqueeze(2) - bins.centres) *
+      bins.per_intensity;
+  return (distance.square() * bins.exponent).softmax(2);
 }
 
 }  // namespace

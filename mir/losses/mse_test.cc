@@ -12,6 +12,7 @@
 #include <cmath>
 #include <limits>
 #include <string>
+#include <vector>
 
 #include "mir/precision/autocast.h"
 #include "mir/testing/gradient_check.h"
@@ -67,6 +68,17 @@ TEST(MseTest, ComputesWideForEveryTypeAndUnderAutocast) {
   }
   // Mixed types.
   EXPECT_EQ(Mse()(fixed.to(at::kHalf), moving).scalar_type(), at::kDouble);
+}
+
+TEST(MseTest, AScaledLossKeepsTheDigitsOfFloat16Gradients) {
+  // Of this size float16 rounds 1 / n by 18 %; times 65536 it does not.
+  const std::vector<int64_t> sizes = {1, 1, 160, 192, 224};
+  const at::Tensor moving = at::full(sizes, 0.5, at::kHalf).requires_grad_();
+  (Mse()(at::full(sizes, 0., at::kHalf), moving) * 65536).backward();
+  const double expected = 65536.0 / (160 * 192 * 224);
+  for (const at::Tensor& end : {moving.grad().min(), moving.grad().max()}) {
+    EXPECT_NEAR(end.item<double>(), expected, 4.9e-4 * expected);
+  }
 }
 
 TEST(MseTest, ANonFiniteVoxelIsNamed) {

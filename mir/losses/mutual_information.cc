@@ -2,8 +2,9 @@
 
 #include <ATen/TensorOperators.h>
 #include <ATen/core/Tensor.h>
-#include <ATen/ops/aminmax.h>
 #include <c10/util/Exception.h>
+
+#include <tuple>
 
 #include "mir/losses/arguments.h"
 #include "mir/losses/parzen.h"
@@ -35,10 +36,7 @@ ParzenWindow WindowFor(const at::Tensor& image,
     low = options.range->first;
     high = options.range->second;
   } else {
-    const auto [least, most] = at::aminmax(image.detach());
-    low = least.item<double>();
-    high = most.item<double>();
-    if (!(low < high)) high = low + 1;  // A constant: any range will do.
+    std::tie(low, high) = IntensityRange(image);
   }
   if (options.kind == ParzenKind::kGaussian) {
     return GaussianWindow(options.bins, low, high, options.sigma,

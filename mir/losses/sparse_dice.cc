@@ -83,6 +83,8 @@ at::Tensor SparseDice::operator()(const at::Tensor& moving,
   const at::Tensor to = CheckedLabels("SparseDice", fixed, displacement, limit);
   const precision::Fp32Region region;
   const at::Tensor field = precision::ToComputeType(displacement);
+  CheckFiniteIf(options_.dice.check_finite, "SparseDice", "displacement",
+                field);
   const std::vector<int64_t> classes = ChooseClasses(to, options_);
   if (classes.empty()) return ZeroOf(field);
   const at::Tensor warped =

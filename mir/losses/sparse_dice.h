@@ -35,8 +35,9 @@ struct SparseDiceOptions {
 // with LibTorch's default CPU generator. Differentiable in the displacement.
 // 0 where there is no class to compare. Thread-safe.
 //
-// Throws c10::ValueError for a shape or label that does not fit;
-// c10::TypeError for labels that are not integers.
+// Throws c10::ValueError for a shape or label that does not fit or, on the CPU,
+// a displacement that is not finite; c10::TypeError for labels that are not
+// integers.
 class SparseDice {
  public:
   // Throws c10::ValueError for a max_classes that is not positive, or without
