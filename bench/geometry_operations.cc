@@ -76,6 +76,12 @@ Operation JacobianForward(const Size& size) {
           Bytes(flow) + Bytes(flow) / 3};
 }
 
+Operation JacobianAndGradient(const Size& size) {
+  const at::Tensor flow = SmoothField(size);
+  return {[=] { RunWithGradient(geometry::JacobianDeterminant, flow); },
+          3 * Bytes(flow) + 2 * (Bytes(flow) / 3)};
+}
+
 [[maybe_unused]] const int registered[] = {
     Register("warp_trilinear_fwd", WarpForward),
     Register("warp_trilinear_fwd_bwd", WarpAndGradient),
@@ -85,6 +91,7 @@ Operation JacobianForward(const Size& size) {
     Register("vecint7_half_fwd_bwd_low_memory",
              VecIntAndGradient<geometry::VecIntMemory::kRecompute>),
     Register("jacobian_fwd", JacobianForward),
+    Register("jacobian_fwd_bwd", JacobianAndGradient),
 };
 
 }  // namespace

@@ -22,8 +22,9 @@ namespace mir::geometry {
 // Inside the faces the values are those of Learn2Reg's evaluation (which cuts
 // off 2 voxels) and of MIR's '0x0y0z' stencil (which cuts off 1).
 //
-// Computes in the type that it returns, under autocast too. Differentiable.
-// Thread-safe.
+// Computes in the type that it returns, under autocast too. Differentiable any
+// number of times. On the CPU, values and gradients have the same bits for any
+// number of threads, and neither holds a volume beside its result. Thread-safe.
 //
 // Throws c10::ValueError if `displacement` is not as above. A displacement
 // that is not finite makes the determinants around it NaN or infinite.

@@ -1,7 +1,9 @@
 #include "mir/geometry/jacobian.h"
 
 #include <ATen/CPUGeneratorImpl.h>
+#include <ATen/Parallel.h>
 #include <ATen/TensorOperators.h>
+#include <ATen/core/grad_mode.h>
 #include <ATen/ops/arange.h>
 #include <ATen/ops/full.h>
 #include <ATen/ops/meshgrid.h>
@@ -12,7 +14,9 @@
 #include <ATen/ops/zeros.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <torch/csrc/autograd/autograd.h>
 
+#include <optional>
 #include <vector>
 
 #include "mir/testing/gradient_check.h"
@@ -89,28 +93,68 @@ TEST(JacobianDeterminantTest, ShortAxes) {
 }
 
 TEST(JacobianDeterminantTest, AutogradDoesNotChangeABit) {
+  const at::Tensor field = Rand({2, 3, 30, 40, 50}, 1);
+  EXPECT_THAT(JacobianDeterminant(field.clone().requires_grad_()),
+              TensorEq(JacobianDeterminant(field)));
+}
+
+// Of a weighted sum of squares, by one of the two ways: a gradient that is to
+// be differentiated goes through LibTorch's operators.
+at::Tensor GradientOfSquares(const at::Tensor& field, bool create_graph) {
+  const at::AutoGradMode grad(true);
+  const at::Tensor leaf =
+      field.requires_grad() ? field : field.clone().requires_grad_();
+  const at::Tensor determinant = JacobianDeterminant(leaf);
+  const at::Tensor weights =
+      Rand(determinant.sizes(), 2).to(determinant.scalar_type());
+  return torch::autograd::grad({(weights * determinant.pow(2)).sum()}, {leaf},
+                               {}, /*retain_graph=*/std::nullopt,
+                               create_graph)[0];
+}
+
+TEST(JacobianDeterminantTest, GradientIsThatOfLibTorchsOperators) {
   for (const std::vector<int64_t>& sizes :
        std::vector<std::vector<int64_t>>{{2, 3, 30, 40, 50},
                                          {1, 3, 1, 2, 3},
                                          {1, 3, 4, 1, 1},
+                                         {1, 3, 2, 5, 1},
                                          {2, 2, 9, 7},
-                                         {1, 2, 3, 1}}) {
+                                         {1, 2, 3, 1},
+                                         {1, 2, 1, 2}}) {
     for (const at::ScalarType dtype : {at::kFloat, at::kDouble}) {
       const at::Tensor field = (4 * Rand(sizes, 1) - 2).to(dtype);
-      const at::Tensor differentiable =
-          JacobianDeterminant(field.clone().requires_grad_());
-      EXPECT_THAT(JacobianDeterminant(field), TensorEq(differentiable));
+      EXPECT_THAT(GradientOfSquares(field, /*create_graph=*/false),
+                  AllClose(GradientOfSquares(field, /*create_graph=*/true),
+                           dtype == at::kFloat ? 2e-6 : 4e-15))
+          << at::IntArrayRef(sizes);
     }
   }
 }
 
 TEST(JacobianDeterminantTest, GradientIsTheDerivative) {
+  const auto determinant = [](const std::vector<at::Tensor>& in) {
+    return JacobianDeterminant(in[0]);
+  };
+  EXPECT_LT(GradientError(determinant, {Rand({2, 3, 3, 4, 5}, 1)}), 1e-7);
+  EXPECT_LT(GradientError(determinant, {Rand({2, 2, 4, 5}, 1)}), 1e-7);
   EXPECT_LT(GradientError(
                 [](const std::vector<at::Tensor>& in) {
-                  return JacobianDeterminant(in[0]);
+                  return GradientOfSquares(in[0], /*create_graph=*/true);
                 },
-                {Rand({2, 3, 3, 4, 5}, 1)}),
-            1e-7);
+                {Rand({1, 3, 3, 2, 4}, 1)}),
+            1e-6);
+}
+
+TEST(JacobianDeterminantTest, ThreadsDoNotChangeABit) {
+  const int threads = at::get_num_threads();
+  const at::Tensor field = 4 * Rand({2, 3, 21, 30, 20}, 1) - 2;
+  std::vector<at::Tensor> gradients;
+  for (const int number : {1, 3}) {
+    at::set_num_threads(number);
+    gradients.push_back(GradientOfSquares(field, /*create_graph=*/false));
+  }
+  at::set_num_threads(threads);
+  EXPECT_THAT(gradients[1], TensorEq(gradients[0]));
 }
 
 TEST(JacobianDeterminantTest, EmptyBatchIsEmpty) {
@@ -131,6 +175,11 @@ TEST(JacobianDeterminantTest, SaysWhatWasWantedAndWhatCame) {
         JacobianDeterminant(at::zeros({1, 2, 5, 6}, at::kInt));
       },
       ThrowsMessage<c10::ValueError>(HasSubstr("came Int")));
+  EXPECT_THAT(
+      [] {
+        JacobianDeterminant(at::zeros({1}).expand({1, 3, 2048, 1024, 1024}));
+      },
+      ThrowsMessage<c10::ValueError>(HasSubstr("fewer than 2^31 voxels")));
 }
 
 }  // namespace

@@ -10,6 +10,12 @@ namespace mir::geometry::kernels {
 // the same bits for any number of threads.
 at::Tensor JacobianForward(const at::Tensor& displacement);
 
+// The gradient to the displacement, given that to the determinants,
+// contiguous. Likewise in one pass, which differentiates again: it holds a few
+// rows.
+at::Tensor JacobianBackward(const at::Tensor& gradient,
+                            const at::Tensor& displacement);
+
 }  // namespace mir::geometry::kernels
 
 #endif  // MIR_GEOMETRY_KERNELS_JACOBIAN_CPU_H_
