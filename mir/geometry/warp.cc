@@ -57,6 +57,15 @@ void CheckArguments(const char* function, const char* what,
                     image.device(), " and ", displacement.device());
 }
 
+void CheckLabelArguments(const char* function, const at::Tensor& labels,
+                         const at::Tensor& displacement) {
+  CheckArguments(function, "labels", labels, displacement);
+  TORCH_CHECK_VALUE(
+      at::isIntegralType(labels.scalar_type(), /*includeBool=*/true), function,
+      ": wanted labels of an integer dtype, came ", labels.scalar_type(),
+      "; for intensities call Warp");
+}
+
 class CpuWarp : public torch::autograd::Function<CpuWarp> {
  public:
   static at::Tensor forward(AutogradContext* context, const at::Tensor& image,
@@ -123,17 +132,25 @@ at::Tensor Warp(const at::Tensor& image, const at::Tensor& displacement,
 
 at::Tensor WarpLabels(const at::Tensor& labels, const at::Tensor& displacement,
                       WarpConvention convention) {
-  CheckArguments("WarpLabels", "labels", labels, displacement);
-  TORCH_CHECK_VALUE(
-      at::isIntegralType(labels.scalar_type(), /*includeBool=*/true),
-      "WarpLabels: wanted labels of an integer dtype, came ",
-      labels.scalar_type(), "; for intensities call Warp");
+  CheckLabelArguments("WarpLabels", labels, displacement);
   const at::NoGradGuard no_grad;
   const at::Tensor shift = precision::ToComputeType(displacement);
   return labels.is_cpu()
              ? kernels::WarpLabelsForward(labels.contiguous(),
                                           shift.contiguous(), convention)
              : GatherWarpLabels(labels, shift, convention);
+}
+
+at::Tensor WarpLabelsLinear(const at::Tensor& labels,
+                            const at::Tensor& displacement,
+                            WarpConvention convention) {
+  CheckLabelArguments("WarpLabelsLinear", labels, displacement);
+  const at::NoGradGuard no_grad;
+  const at::Tensor shift = precision::ToComputeType(displacement);
+  return labels.is_cpu()
+             ? kernels::WarpLabelsLinearForward(labels.contiguous(),
+                                                shift.contiguous(), convention)
+             : GridSampleWarpLabelsLinear(labels, shift, convention);
 }
 
 }  // namespace mir::geometry

@@ -2,16 +2,19 @@
 
 #include <ATen/TensorOperators.h>
 #include <ATen/core/Tensor.h>
+#include <ATen/ops/_unique.h>
 #include <ATen/ops/arange.h>
 #include <ATen/ops/clamp.h>
 #include <ATen/ops/gather.h>
 #include <ATen/ops/grid_sampler.h>
+#include <ATen/ops/maximum.h>
 #include <ATen/ops/round.h>
 #include <ATen/ops/stack.h>
+#include <ATen/ops/where.h>
 #include <ATen/ops/zeros_like.h>
 #include <c10/util/Exception.h>
 
-#include <utility>
+#include <tuple>
 #include <vector>
 
 #include "mir/precision/fp32_region.h"
@@ -116,6 +119,22 @@ at::Tensor GatherWarpLabels(const at::Tensor& labels,
                      {labels.size(0), labels.size(1), -1}));
   return values.view(labels.sizes())
       .masked_fill(inside.unsqueeze(1).logical_not(), 0);
+}
+
+at::Tensor GridSampleWarpLabelsLinear(const at::Tensor& labels,
+                                      const at::Tensor& displacement,
+                                      WarpConvention convention) {
+  at::Tensor warped = at::zeros_like(labels);
+  at::Tensor most = at::zeros_like(labels, displacement.options());
+  // In ascending order, so that of equal weights the lowest label's stays.
+  for (const at::Tensor& label : std::get<0>(at::_unique(labels)).unbind()) {
+    const at::Tensor weight =
+        GridSampleWarp((labels == label).to(displacement.scalar_type()),
+                       displacement, {convention});
+    warped = at::where(weight > most, label, warped);
+    most = at::maximum(weight, most);
+  }
+  return warped;
 }
 
 }  // namespace mir::geometry

@@ -21,6 +21,11 @@ at::Tensor GatherWarpLabels(const at::Tensor& labels,
                             const at::Tensor& displacement,
                             WarpConvention convention);
 
+// `WarpLabelsLinear` likewise, label by label.
+at::Tensor GridSampleWarpLabelsLinear(const at::Tensor& labels,
+                                      const at::Tensor& displacement,
+                                      WarpConvention convention);
+
 }  // namespace mir::geometry
 
 #endif  // MIR_GEOMETRY_WARP_GRID_SAMPLE_H_

@@ -93,5 +93,16 @@ TEST(GatherWarpLabelsTest, AgreesWithTheKernels) {
   }
 }
 
+TEST(GridSampleWarpLabelsLinearTest, AgreesWithTheKernels) {
+  for (const WarpConvention convention :
+       {WarpConvention::kExact, WarpConvention::kMirCompatible}) {
+    const at::Tensor displacement = 8 * (Rand({2, 3, 4, 1, 6}, 2) - 0.5);
+    const at::Tensor labels = at::randint(
+        1, 4, {2, 2, 4, 1, 6}, at::detail::createCPUGenerator(4), at::kShort);
+    EXPECT_THAT(GridSampleWarpLabelsLinear(labels, displacement, convention),
+                TensorEq(WarpLabelsLinear(labels, displacement, convention)));
+  }
+}
+
 }  // namespace
 }  // namespace mir::geometry

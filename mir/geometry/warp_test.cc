@@ -526,5 +526,111 @@ TEST(WarpLabelsTest, MirCompatibleMagnifies) {
               TensorEq(at::tensor({0, 6, 0}, at::kInt)));
 }
 
+class WarpLabelsLinearDtypeTest
+    : public ::testing::TestWithParam<at::ScalarType> {};
+
+TEST_P(WarpLabelsLinearDtypeTest, IsTheLargestOfTheWarpedOneHotMaps) {
+  for (const WarpConvention convention :
+       {WarpConvention::kExact, WarpConvention::kMirCompatible}) {
+    for (const std::vector<int64_t>& sizes :
+         std::vector<std::vector<int64_t>>{{2, 2, 6, 7, 8}, {2, 1, 9, 7}}) {
+      const int64_t dims = static_cast<int64_t>(sizes.size()) - 2;
+      const at::Tensor labels =
+          at::randint(0, 4, sizes, at::detail::createCPUGenerator(1)) * 10;
+      std::vector<int64_t> field_sizes = sizes;
+      field_sizes[1] = dims;
+      const at::Tensor shift = 6 * Rand(field_sizes, 2, at::kDouble) - 3;
+      at::Tensor expected = at::zeros(sizes);
+      at::Tensor most = at::zeros(sizes, at::kDouble);
+      for (const int64_t label : {0, 10, 20, 30}) {
+        const at::Tensor map =
+            Warp((labels == label).to(at::kDouble), shift, {convention});
+        expected.masked_fill_(map > most, label);
+        most = at::maximum(map, most);
+      }
+
+      const at::Tensor warped =
+          WarpLabelsLinear(labels.to(GetParam()), shift, convention);
+
+      EXPECT_EQ(warped.scalar_type(), GetParam());
+      EXPECT_THAT(warped.to(at::kFloat), TensorEq(expected));
+    }
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Dtypes, WarpLabelsLinearDtypeTest,
+                         ::testing::Values(at::kByte, at::kChar, at::kShort,
+                                           at::kInt, at::kLong, at::kUInt16),
+                         [](const auto& info) {
+                           return std::string(c10::toString(info.param));
+                         });
+
+at::Tensor WarpLabelLine(std::vector<int64_t> labels,
+                         std::vector<double> shifts) {
+  return WarpLabelsLinear(at::tensor(labels, at::kInt).view({1, 1, 1, 1, -1}),
+                          AlongW(shifts))
+      .flatten();
+}
+
+TEST(WarpLabelsLinearTest, TiesGoToTheLowestLabel) {
+  EXPECT_THAT(WarpLabelLine({7, 3, -5, 9, 9}, {.5, .5, .5, 0, 0}),
+              TensorEq(at::tensor({3, -5, -5, 9, 9}, at::kInt)));
+}
+
+TEST(WarpLabelsLinearTest, OutsideHasNoLabelOfItsOwn) {
+  // Read a quarter and three quarters of a voxel outside, what weight there is
+  // is the label's; a whole voxel outside there is none.
+  EXPECT_THAT(WarpLabelLine({7, 7, 7}, {-.25, 0, .75}),
+              TensorEq(at::tensor({7, 7, 7}, at::kInt)));
+  EXPECT_THAT(WarpLabelLine({-7, -7, -7}, {-1, 0, 1}),
+              TensorEq(at::tensor({0, -7, 0}, at::kInt)));
+}
+
+TEST(WarpLabelsLinearTest, TheMajorityWinsOverTheNearest) {
+  // At (0.4, 0.4): 0.36 of label 1, and twice 0.24 and 0.16 of label 2.
+  const at::Tensor labels =
+      at::tensor({1, 2, 2, 2}, at::kInt).view({1, 1, 2, 2});
+  const at::Tensor shift = at::full({1, 2, 2, 2}, 0.4);
+  const auto first = [](const at::Tensor& warped) {
+    return warped.flatten()[0].item<int>();
+  };
+  EXPECT_EQ(first(WarpLabels(labels, shift)), 1);
+  EXPECT_EQ(first(WarpLabelsLinear(labels, shift)), 2);
+}
+
+TEST(WarpLabelsLinearTest, ZeroDisplacementKeepsWhatNoFloatHolds) {
+  const int64_t large = (int64_t{1} << 62) + 1;
+  const at::Tensor labels =
+      at::tensor({large, large + 1, -large, int64_t{0}}, at::kLong)
+          .view({1, 1, 2, 2});
+  EXPECT_TRUE(
+      at::equal(WarpLabelsLinear(labels, at::zeros({1, 2, 2, 2})), labels));
+  const at::Tensor mask = at::tensor({1, 0, 0, 1}).view({1, 1, 2, 2}) > 0;
+  EXPECT_THAT(WarpLabelsLinear(mask, at::zeros({1, 2, 2, 2}).to(at::kHalf)),
+              TensorEq(mask));
+}
+
+TEST(WarpLabelsLinearTest, SaysWhatWasWantedAndWhatCame) {
+  const at::Tensor shift = at::zeros({1, 2, 5, 6});
+  const at::Tensor labels = at::zeros({1, 1, 5, 6}, at::kInt);
+  EXPECT_THAT(
+      [&] { WarpLabelsLinear(labels.to(at::kFloat), shift); },
+      ThrowsMessage<c10::ValueError>(HasSubstr(
+          "WarpLabelsLinear: wanted labels of an integer dtype, came Float")));
+  EXPECT_THAT([&] { WarpLabelsLinear(labels, shift.narrow(1, 0, 1)); },
+              ThrowsMessage<c10::ValueError>(
+                  HasSubstr("WarpLabelsLinear: wanted displacement")));
+  EXPECT_THAT(
+      [&] {
+        WarpLabelsLinear(labels,
+                         shift - std::numeric_limits<float>::infinity());
+      },
+      ThrowsMessage<c10::ValueError>(
+          HasSubstr("displacement[0, 0, 0, 0] is -inf")));
+  EXPECT_EQ(
+      WarpLabelsLinear(labels.narrow(0, 0, 0), shift.narrow(0, 0, 0)).numel(),
+      0);
+}
+
 }  // namespace
 }  // namespace mir::geometry

@@ -1,6 +1,7 @@
 #include "mir/geometry/kernels/warp_cpu.h"
 
 #include <ATen/Dispatch.h>
+#include <ATen/Dispatch_v2.h>
 #include <ATen/Parallel.h>
 #include <ATen/core/Tensor.h>
 #include <ATen/ops/empty_like.h>
@@ -283,6 +284,65 @@ void ForwardLabelsOfWidth(const at::Tensor& labels,
   }
 }
 
+// The label of most weight, and of those that share it the lowest; 0 where
+// none has weight.
+template <typename T, typename Label>
+Label Heaviest(const std::array<Label, 8>& labels,
+               const std::array<T, 8>& weights) {
+  Label heaviest = 0;
+  T most = 0;
+  for (const Label label : labels) {
+    T weight = 0;
+    for (int k = 0; k < 8; ++k) {
+      weight += labels[k] == label ? weights[k] : T(0);
+    }
+    if (weight > most || (weight > 0 && weight == most && label < heaviest)) {
+      heaviest = label;
+      most = weight;
+    }
+  }
+  return heaviest;
+}
+
+template <typename T, typename Label>
+void ForwardLabelsLinear(const at::Tensor& labels,
+                         const at::Tensor& displacement,
+                         const WarpOptions& options, const at::Tensor& warped) {
+  const Shape shape(labels);
+  const auto* in = static_cast<const Label*>(labels.const_data_ptr());
+  auto* out = static_cast<Label*>(warped.mutable_data_ptr());
+  ForEachRow<T>(
+      displacement, shape, options, /*slopes=*/false,
+      [&](const RowReader<T>& reader, int64_t sample, int64_t row_index) {
+        const LinearRow<T>& row = reader.row();
+        const LinearAxes<T>& axes = reader.axes();
+        // By the bits (d, h, w) for the high neighbour.
+        std::array<int64_t, 8> offsets;
+        for (int k = 0; k < 8; ++k) {
+          offsets[k] = (k & 4 ? axes[0].step : 0) + (k & 2 ? axes[1].step : 0) +
+                       (k & 1 ? axes[2].step : 0);
+        }
+        for (int64_t i = 0; i < shape.size[2]; ++i) {
+          std::array<T, 8> weights;
+          for (int k = 0; k < 8; ++k) {
+            weights[k] = (k & 4 ? row.high : row.low)[0][i] *
+                         (k & 2 ? row.high : row.low)[1][i] *
+                         (k & 1 ? row.high : row.low)[2][i];
+          }
+          for (int64_t c = 0; c < shape.channels; ++c) {
+            const int64_t channel =
+                (sample * shape.channels + c) * shape.voxels();
+            std::array<Label, 8> read;
+            for (int k = 0; k < 8; ++k) {
+              read[k] = in[channel + row.index[i] + offsets[k]];
+            }
+            out[channel + row_index * shape.size[2] + i] =
+                Heaviest(read, weights);
+          }
+        }
+      });
+}
+
 template <typename T>
 void BackwardToDisplacement(const at::Tensor& gradient, const at::Tensor& image,
                             const at::Tensor& displacement,
@@ -420,6 +480,24 @@ at::Tensor WarpLabelsForward(const at::Tensor& labels,
   AT_DISPATCH_FLOATING_TYPES(displacement.scalar_type(), "WarpLabels", [&] {
     ForwardLabelsOfWidth<scalar_t>(labels, displacement, options, warped);
   });
+  return warped;
+}
+
+at::Tensor WarpLabelsLinearForward(const at::Tensor& labels,
+                                   const at::Tensor& displacement,
+                                   WarpConvention convention) {
+  at::Tensor warped = at::empty_like(labels);
+  if (labels.numel() == 0) return warped;
+  const WarpOptions options = {convention};
+  AT_DISPATCH_FLOATING_TYPES(
+      displacement.scalar_type(), "WarpLabelsLinear", [&] {
+        using Coordinate = scalar_t;
+        AT_DISPATCH_V2(labels.scalar_type(), "WarpLabelsLinear", AT_WRAP([&] {
+                         ForwardLabelsLinear<Coordinate, scalar_t>(
+                             labels, displacement, options, warped);
+                       }),
+                       AT_EXPAND(AT_INTEGRAL_TYPES_V2), at::kBool);
+      });
   return warped;
 }
 

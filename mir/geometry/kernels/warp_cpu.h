@@ -23,6 +23,12 @@ at::Tensor WarpLabelsForward(const at::Tensor& labels,
                              const at::Tensor& displacement,
                              WarpConvention convention);
 
+// As `WarpLabelsLinear`, for labels of any integer dtype. Looks at eight
+// neighbours per voxel, whatever the number of labels.
+at::Tensor WarpLabelsLinearForward(const at::Tensor& labels,
+                                   const at::Tensor& displacement,
+                                   WarpConvention convention);
+
 // The gradient to the displacement, given that to the warped image.
 at::Tensor WarpBackwardToDisplacement(const at::Tensor& gradient,
                                       const at::Tensor& image,
