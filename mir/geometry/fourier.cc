@@ -26,6 +26,7 @@
 #include <vector>
 
 #include "mir/geometry/displacement_check.h"
+#include "mir/geometry/finite_check.h"
 #include "mir/precision/fp32_region.h"
 
 namespace mir::geometry {
@@ -43,12 +44,7 @@ at::Tensor Checked(const char* function, const at::Tensor& image) {
       ": wanted a floating tensor [N, C, D, H, W] or [N, C, H, W] with voxels, "
       "came ",
       image.sizes(), " of ", image.scalar_type());
-  // A sum is finite where its terms are.
-  TORCH_CHECK_VALUE(
-      !image.is_cpu() ||
-          std::isfinite(image.detach().sum(at::kDouble).item<double>()),
-      function, ": wanted a finite input, came a NaN or an infinity in ",
-      image.sizes());
+  if (image.is_cpu()) CheckFinite(function, "input", image);
   return precision::ToComputeType(image);
 }
 

@@ -14,6 +14,7 @@
 
 #include "mir/autograd/recompute.h"
 #include "mir/geometry/displacement_check.h"
+#include "mir/geometry/finite_check.h"
 #include "mir/precision/fp32_region.h"
 
 namespace mir::geometry {
@@ -130,11 +131,7 @@ State Follow(const char* function, const StateFunction& rate, State state,
 at::Tensor CheckedField(const char* function, const char* name,
                         const at::Tensor& field) {
   CheckDisplacement(function, name, field);
-  TORCH_CHECK_VALUE(
-      !field.is_cpu() ||
-          std::isfinite(field.detach().sum(at::kDouble).item<double>()),
-      function, ": wanted a finite ", name, ", came a NaN or an infinity in ",
-      field.sizes());
+  if (field.is_cpu()) CheckFinite(function, name, field);
   return precision::ToComputeType(field);
 }
 

@@ -341,7 +341,7 @@ TEST(LddmmTest, SaysWhatItWanted) {
   EXPECT_THAT([&] { Shoot(good, {}, {.steps = 0}); }, says("at least 1 step"));
   EXPECT_THAT([&] { Shoot(good, {.gamma = 0}); }, says("gamma > 0"));
   EXPECT_THAT([&] { Shoot(good + std::numeric_limits<float>::infinity(), {}); },
-              says("finite initial momentum"));
+              says("Shoot: initial momentum[0, 0, 0, 0] is inf"));
   EXPECT_THAT(
       [&] {
         Shoot(Random({1, 2, 4, 4}) * 1e30, {});

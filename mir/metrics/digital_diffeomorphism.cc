@@ -7,10 +7,10 @@
 
 #include <algorithm>
 #include <array>
-#include <cmath>
 #include <vector>
 
 #include "mir/geometry/displacement_check.h"
+#include "mir/geometry/finite_check.h"
 
 namespace mir::metrics {
 namespace {
@@ -119,12 +119,7 @@ at::Tensor CheckedField(const char* function, const at::Tensor& displacement) {
   const at::ScalarType dtype =
       displacement.scalar_type() == at::kDouble ? at::kDouble : at::kFloat;
   at::Tensor field = displacement.detach().to(at::kCPU, dtype).contiguous();
-  // A sum is finite where its terms are.
-  TORCH_CHECK_VALUE(std::isfinite(field.sum(at::kDouble).item<double>()),
-                    function,
-                    ": wanted a finite displacement, came a NaN or an "
-                    "infinity in ",
-                    displacement.sizes());
+  geometry::CheckFinite(function, "displacement", field);
   return field;
 }
 

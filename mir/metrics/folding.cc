@@ -10,6 +10,7 @@
 #include <cstdint>
 
 #include "mir/geometry/displacement_check.h"
+#include "mir/geometry/finite_check.h"
 #include "mir/geometry/jacobian.h"
 
 namespace mir::metrics {
@@ -36,11 +37,10 @@ void ForEachSlab(const char* function, const at::Tensor& displacement,
       const int64_t last = std::min(end + 1, planes);
       const at::Tensor slab =
           field.narrow(/*dim=*/2, first, last - first).to(at::kDouble);
-      // A sum is finite where its terms are, and takes no memory.
-      TORCH_CHECK_VALUE(std::isfinite(slab.sum().item<double>()), function,
-                        ": wanted a finite displacement, came a NaN or an "
-                        "infinity in sample ",
-                        n, ", planes ", first, " to ", last - 1);
+      // A sum is finite where its terms are.
+      if (!std::isfinite(slab.sum().item<double>())) {
+        geometry::CheckFinite(function, "displacement", displacement);
+      }
       body(geometry::JacobianDeterminant(slab)
                .narrow(/*dim=*/1, begin - first, end - begin)
                .to(at::kCPU)

@@ -44,6 +44,16 @@ TEST(FoldedShareTest, CollapseCountsAsFolding) {
   EXPECT_EQ(FoldedShare(field), 1);
 }
 
+TEST(FoldedShareTest, ShrinkingIsNotFolding) {
+  // Half of the voxels lose volume (0 < J < 1), so that log J is negative
+  // there: what folds is told by J.
+  at::Tensor field = at::zeros({1, 3, 4, 4, 8}, at::kDouble);
+  field.select(1, 2).add_(-0.5 * at::arange(8).clamp_max(4));
+  const at::Tensor determinants = geometry::JacobianDeterminant(field);
+  EXPECT_EQ((determinants.log() < 0).sum().item<int64_t>(), 4 * 4 * 5);
+  EXPECT_EQ(FoldedShare(field), 0);
+}
+
 TEST(FoldedShareTest, SlabsDoNotChangeIt) {
   // More voxels than are looked at at once.
   const at::Tensor field =
@@ -112,8 +122,8 @@ TEST(FoldingTest, SaysWhatWasWantedAndWhatCame) {
       {at::zeros({1, 3, 5, 0, 7}), "with voxels, came [1, 3, 5, 0, 7]"},
       {at::zeros({0, 3, 5, 6, 7}), "wanted at least one displacement, came [0"},
       {at::zeros({1, 2, 5, 6}, at::kInt), "float64, came Int"},
-      {infinite, "an infinity in sample 1, planes 0 to 4"},
-      {nan, "wanted a finite displacement"},
+      {infinite, "displacement[1, 0, 3, 2, 1] is inf; wanted finite values"},
+      {nan, "displacement[0, 0, 0, 0] is nan"},
   };
   for (const auto& bad : cases) {
     EXPECT_THAT([&] { FoldedShare(bad.displacement); },
