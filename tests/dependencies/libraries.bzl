@@ -51,6 +51,7 @@ LIBRARIES = [
     "//mir/geometry:fourier",
     "//mir/geometry:grid_image",
     "//mir/geometry:identity_grid",
+    "//mir/geometry:integrate_velocity",
     "//mir/geometry:invert",
     "//mir/geometry:jacobian",
     "//mir/geometry:lddmm",
