@@ -95,7 +95,10 @@ TEST(ComposeTest, SaysWhatWasWantedAndWhatCame) {
       {field, at::zeros({1, 3, 0, 5, 6}), "wanted second with voxels"},
       {field, field.to(at::kLong), "float64, came Long"},
       {field, at::zeros({1, 3, 4, 5, 7}), "wanted displacements of one shape"},
-      {field, field + std::numeric_limits<float>::infinity(), "is inf"},
+      {field, field + std::numeric_limits<float>::infinity(),
+       "displacement[0, 0, 0, 0, 0] is inf"},
+      {at::zeros({1}).expand({1, 3, 2048, 1024, 1024}), field,
+       "fewer than 2^31 voxels per channel"},
   };
   for (const auto& bad : cases) {
     EXPECT_THAT([&] { Compose(bad.first, bad.second); },

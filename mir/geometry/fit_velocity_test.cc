@@ -77,6 +77,22 @@ TEST(FitVelocityFastTest, ComesCloseInFewerIterations) {
               TensorEq(options.initial_velocity));
 }
 
+TEST(FitVelocityFastTest, AdamBeginsAnewAtTheFinerScale) {
+  const at::Tensor displacement = VecInt(Smooth(12, 2), 5);
+  FitVelocityFastOptions options;
+  options.smallest_change = 0;
+  options.downsampling = 1;
+  options.coarse_iterations = 6;
+  options.fine_iterations = 4;
+  const at::Tensor both = FitVelocityFast(displacement, options);
+
+  options.fine_iterations = 0;
+  options.initial_velocity = FitVelocityFast(displacement, options);
+  options.coarse_iterations = 0;
+  options.fine_iterations = 4;
+  EXPECT_THAT(FitVelocityFast(displacement, options), TensorEq(both));
+}
+
 TEST(InvertViaVelocityTest, ComposesToTheIdentity) {
   const at::Tensor displacement = VecInt(Smooth(24, 2), 5);
   const at::Tensor inverse = InvertViaVelocity(displacement, Quick());

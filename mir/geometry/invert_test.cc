@@ -40,6 +40,16 @@ TEST(InvertTest, FieldAndInverseComposeToTheIdentity) {
             0.05);  // Voxels.
 }
 
+TEST(InvertTest, AFieldOfEightVoxelsIsInvertedWithinATwentiethOfOne) {
+  const at::Tensor field = Smooth(64, 8);
+  const Inverse inverse = Invert(field);
+  EXPECT_LE(inverse.residual, 1e-3);
+  EXPECT_LT(Compose(field, inverse.displacement).abs().max().item<double>(),
+            2e-3);
+  EXPECT_LT(Compose(inverse.displacement, field).abs().max().item<double>(),
+            0.05);  // Voxels.
+}
+
 TEST(InvertTest, InverseOfATranslationIsItsOpposite) {
   const at::Tensor field = at::full({2, 2, 5, 6}, 1.5);
   const Inverse inverse = Invert(field);
@@ -83,6 +93,11 @@ TEST(InvertTest, SaysWhatWasWantedAndWhatCame) {
         Invert(at::zeros({1, 1, 5, 6}));
       },
       ThrowsMessage<c10::ValueError>(HasSubstr("Invert: wanted displacement")));
+  EXPECT_THAT(
+      [] {
+        Invert(at::zeros({1}).expand({1, 3, 2048, 1024, 1024}));
+      },
+      ThrowsMessage<c10::ValueError>(HasSubstr("fewer than 2^31 voxels")));
   EXPECT_THAT([&] { Invert(field + std::numeric_limits<float>::infinity()); },
               ThrowsMessage<c10::ValueError>(HasSubstr("[0, 0, 0, 0] is ")));
   EXPECT_EQ(Invert(at::zeros({0, 2, 5, 6})).displacement.numel(), 0);

@@ -194,6 +194,12 @@ TEST(ResizeDisplacementTest, SaysWhatWasWantedAndWhatCame) {
       },
       ThrowsMessage<c10::ValueError>(
           HasSubstr("ResizeDisplacement: wanted 2 new sizes of at least 1")));
+  EXPECT_THAT(
+      [] {
+        ResizeDisplacement(at::zeros({1}).expand({1, 3, 2048, 1024, 1024}),
+                           {8, 8, 8});
+      },
+      ThrowsMessage<c10::ValueError>(HasSubstr("fewer than 2^31 voxels")));
 }
 
 }  // namespace
