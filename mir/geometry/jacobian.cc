@@ -66,7 +66,7 @@ class CpuJacobian : public torch::autograd::Function<CpuJacobian> {
                                 const variable_list& gradients) {
     const at::Tensor field = context->get_saved_variables()[0];
     if (!at::GradMode::is_enabled()) {
-      return {kernels::JacobianBackward(gradients[0].contiguous(), field)};
+      return {kernels::JacobianBackward(gradients[0], field)};
     }
     // The gradient is to be differentiated, too.
     return torch::autograd::grad({Determinant(field)}, {field}, {gradients[0]},

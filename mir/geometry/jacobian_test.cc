@@ -145,6 +145,20 @@ TEST(JacobianDeterminantTest, GradientIsTheDerivative) {
             1e-6);
 }
 
+TEST(JacobianDeterminantTest, StridesOfTheGradientDoNotMatter) {
+  const auto gradient = [](const at::Tensor& cotangent) {
+    const at::Tensor field = Rand({2, 3, 4, 5, 6}, 1).requires_grad_();
+    JacobianDeterminant(field).backward(cotangent);
+    return field.grad();
+  };
+  const at::Tensor cotangent = Rand({2, 4, 5, 6}, 2);
+  EXPECT_THAT(gradient(cotangent.transpose(0, 3).contiguous().transpose(0, 3)),
+              TensorEq(gradient(cotangent)));
+  const at::Tensor number = Rand({1}, 3);
+  EXPECT_THAT(gradient(number.expand({2, 4, 5, 6})),
+              TensorEq(gradient(number.expand({2, 4, 5, 6}).contiguous())));
+}
+
 TEST(JacobianDeterminantTest, ThreadsDoNotChangeABit) {
   const int threads = at::get_num_threads();
   const at::Tensor field = 4 * Rand({2, 3, 21, 30, 20}, 1) - 2;

@@ -49,11 +49,10 @@ class CpuVecInt : public torch::autograd::Function<CpuVecInt> {
     const auto get = [&](const char* name) {
       return context->saved_data[name].toInt();
     };
-    return {
-        kernels::VecIntBackward(
-            gradients[0].contiguous(), saved[0], static_cast<int>(get("steps")),
-            static_cast<WarpConvention>(get("convention")), kept),
-        at::Tensor(), at::Tensor(), at::Tensor()};
+    return {kernels::VecIntBackward(
+                gradients[0], saved[0], static_cast<int>(get("steps")),
+                static_cast<WarpConvention>(get("convention")), kept),
+            at::Tensor(), at::Tensor(), at::Tensor()};
   }
 };
 

@@ -176,6 +176,24 @@ TEST(VecIntTest, NeitherThreadsNorMemoryChangeABit) {
   at::set_num_threads(threads);
 }
 
+TEST(VecIntTest, StridesOfTheGradientDoNotMatter) {
+  for (const std::vector<int64_t>& sizes :
+       std::vector<std::vector<int64_t>>{{2, 3, 4, 5, 6}, {2, 2, 5, 6}}) {
+    const auto gradient = [&](const at::Tensor& cotangent) {
+      const at::Tensor velocity = (4 * Rand(sizes, 1) - 2).requires_grad_();
+      VecInt(velocity, 3).backward(cotangent);
+      return velocity.grad();
+    };
+    const at::Tensor cotangent = Rand(sizes, 2);
+    EXPECT_THAT(
+        gradient(cotangent.transpose(1, -1).contiguous().transpose(1, -1)),
+        TensorEq(gradient(cotangent)));
+    const at::Tensor number = Rand({1}, 3);
+    EXPECT_THAT(gradient(number.expand(sizes)),
+                TensorEq(gradient(number.expand(sizes).contiguous())));
+  }
+}
+
 TEST(VecIntTest, IsRepeatedComposition) {
   const at::Tensor velocity =
       (8 * Rand({2, 3, 6, 7, 1}, 1, at::kDouble) - 4).requires_grad_();

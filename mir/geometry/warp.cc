@@ -98,7 +98,7 @@ class CpuWarp : public torch::autograd::Function<CpuWarp> {
         static_cast<Interpolation>(get("interpolation")),
         static_cast<Outside>(get("outside")),
         context->saved_data["constant"].toDouble()};
-    const at::Tensor gradient = gradients[0].contiguous();
+    const at::Tensor& gradient = gradients[0];
     variable_list results(3);  // The options have none.
     if (context->needs_input_grad(0)) {
       results[0] =

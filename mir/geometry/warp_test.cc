@@ -298,6 +298,25 @@ TEST(WarpTest, StridesDoNotMatter) {
               TensorEq(Warp(image, shift)));
 }
 
+TEST(WarpTest, StridesOfTheGradientDoNotMatter) {
+  for (const std::vector<int64_t>& sizes :
+       std::vector<std::vector<int64_t>>{{2, 3, 4, 5, 6}, {2, 2, 5, 6}}) {
+    const auto gradients = [&](const at::Tensor& cotangent) {
+      const at::Tensor image = Rand(sizes, 1).requires_grad_();
+      const at::Tensor shift = (4 * Rand(sizes, 2) - 2).requires_grad_();
+      Warp(image, shift).backward(cotangent);
+      return at::cat({image.grad(), shift.grad()});
+    };
+    const at::Tensor cotangent = Rand(sizes, 3);
+    EXPECT_THAT(
+        gradients(cotangent.transpose(1, -1).contiguous().transpose(1, -1)),
+        TensorEq(gradients(cotangent)));
+    const at::Tensor number = Rand({1}, 4);
+    EXPECT_THAT(gradients(number.expand(sizes)),
+                TensorEq(gradients(number.expand(sizes).contiguous())));
+  }
+}
+
 TEST(WarpTest, IdentityKeepsSixteenBitImagesAtAnySize) {
   for (const at::ScalarType dtype : {at::kHalf, at::kBFloat16}) {
     const at::Tensor image = Rand({1, 1, 300, 7, 257}, 1).to(dtype);

@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "mir/geometry/kernels/slabs.h"
+#include "mir/geometry/kernels/strided_rows.h"
 
 namespace mir::geometry::kernels {
 namespace {
@@ -210,7 +211,8 @@ void Backward(const at::Tensor& gradient, const at::Tensor& displacement,
               const at::Tensor& result) {
   const Shape shape(displacement);
   const T* field = displacement.const_data_ptr<T>();
-  const T* from = gradient.const_data_ptr<T>();
+  const at::Tensor with_channel = gradient.unsqueeze(1);
+  const StridedRows<T> from(with_channel);
   T* out = result.mutable_data_ptr<T>();
   const int64_t planes = shape.size[3 - shape.dims];
   const int64_t rows_per_plane = shape.rows / planes;
@@ -219,22 +221,22 @@ void Backward(const at::Tensor& gradient, const at::Tensor& displacement,
     first.push_back(std::max<int64_t>(plane % planes - 1, 0));
     last.push_back(std::min(plane % planes + 1, planes - 1));
   }
-  const auto work = [&](const Slab& slab, Row<T>* row) {
+  const auto work = [&](const Slab& slab, Row<T>* row, T* buffer) {
     const int64_t sample = slab.sample * shape.dims * shape.voxels;
     for (int64_t index = slab.begin * rows_per_plane;
          index < slab.end * rows_per_plane; ++index) {
       row->Differentiate(field + sample, index);
-      row->AddGradient(
-          from + slab.sample * shape.voxels + index * shape.size[2], index,
-          out + sample);
+      row->AddGradient(from.Row(slab.sample, /*channel=*/0, index, buffer),
+                       index, out + sample);
     }
   };
   for (const std::vector<Slab>& slabs : CutIntoSlabs(planes, first, last)) {
     at::parallel_for(0, static_cast<int64_t>(slabs.size()), 1,
                      [&](int64_t begin, int64_t end) {
                        Row<T> row(shape);
+                       std::vector<T> buffer(shape.size[2]);
                        for (int64_t i = begin; i < end; ++i) {
-                         work(slabs[i], &row);
+                         work(slabs[i], &row, buffer.data());
                        }
                      });
   }

@@ -10,8 +10,8 @@ namespace mir::geometry::kernels {
 // the same bits for any number of threads.
 at::Tensor JacobianForward(const at::Tensor& displacement);
 
-// The gradient to the displacement, given that to the determinants,
-// contiguous. Likewise in one pass, which differentiates again: it holds a few
+// The gradient to the displacement, given that to the determinants, of any
+// strides. Likewise in one pass, which differentiates again: it holds a few
 // rows.
 at::Tensor JacobianBackward(const at::Tensor& gradient,
                             const at::Tensor& displacement);

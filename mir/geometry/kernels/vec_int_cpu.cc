@@ -17,6 +17,7 @@
 #include "mir/geometry/kernels/not_finite.h"
 #include "mir/geometry/kernels/self_compose_rows.h"
 #include "mir/geometry/kernels/slabs.h"
+#include "mir/geometry/kernels/strided_rows.h"
 
 namespace mir::geometry::kernels {
 namespace {
@@ -129,10 +130,9 @@ class Integrator {
 
   // Row `row` (of all samples) of each component of a tensor like the
   // velocity's; null for the first of a plane.
-  template <typename Pointer>
-  std::array<Pointer, 3> Components(Pointer data, int64_t row) const {
-    Pointer at = data + row / rows_ * dims_ * voxels_ + row % rows_ * size_[2];
-    std::array<Pointer, 3> result = {};
+  std::array<T*, 3> Components(T* data, int64_t row) const {
+    T* at = data + row / rows_ * dims_ * voxels_ + row % rows_ * size_[2];
+    std::array<T*, 3> result = {};
     for (int axis = 3 - dims_; axis < 3; ++axis, at += voxels_) {
       result[axis] = at;
     }
@@ -147,10 +147,16 @@ class Integrator {
 
   at::Tensor Interleave(const at::Tensor& components, T scale) const {
     at::Tensor field = NewField();
-    const T* const in = components.const_data_ptr<T>();
+    const StridedRows<T> in(components);
     T* const out = field.mutable_data_ptr<T>();
     ForEachRow([&](int64_t row) {
-      InterleaveRow(Components(in, row).data(), size_[2], scale,
+      std::vector<T> buffer(3 * size_[2]);
+      std::array<const T*, 3> component = {};
+      for (int axis = 3 - dims_; axis < 3; ++axis) {
+        component[axis] = in.Row(row / rows_, axis - (3 - dims_), row % rows_,
+                                 buffer.data() + axis * size_[2]);
+      }
+      InterleaveRow(component.data(), size_[2], scale,
                     out + 4 * row * size_[2]);
     });
     return field;

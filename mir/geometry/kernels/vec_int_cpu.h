@@ -33,8 +33,8 @@ at::Tensor VecIntForward(const at::Tensor& velocity, int steps,
                          WarpConvention convention, bool keep_fields,
                          VecIntSteps* kept);
 
-// The gradient to the velocity, given that to the displacement. Releases the
-// fields of `kept` as it goes.
+// The gradient to the velocity, given that to the displacement, of any strides.
+// Releases the fields of `kept` as it goes.
 at::Tensor VecIntBackward(const at::Tensor& gradient,
                           const at::Tensor& velocity, int steps,
                           WarpConvention convention, VecIntSteps kept);

@@ -5,6 +5,7 @@
 #include <ATen/Parallel.h>
 #include <ATen/core/Tensor.h>
 #include <ATen/ops/empty_like.h>
+#include <ATen/ops/zeros.h>
 #include <ATen/ops/zeros_like.h>
 
 #include <algorithm>
@@ -17,6 +18,7 @@
 #include "mir/geometry/kernels/linear_rows.h"
 #include "mir/geometry/kernels/not_finite.h"
 #include "mir/geometry/kernels/slabs.h"
+#include "mir/geometry/kernels/strided_rows.h"
 
 namespace mir::geometry::kernels {
 namespace {
@@ -77,7 +79,8 @@ class RowReader {
                   options.outside == Outside::kReflect),
         prepared_axes_(Axes(false)),
         row_(shape.size[2]),
-        unused_row_(shape.size[2]) {
+        unused_row_(shape.size[2]),
+        gradient_row_(shape.size[2]) {
     for (int axis = 0; axis < 3; ++axis) {
       prepared_axes_[axis].slope = axes_[axis].slope;
       if (!prepared_) continue;
@@ -105,6 +108,8 @@ class RowReader {
   const LinearAxes<T>& axes() const { return axes_; }
   // Takes what a plane's first axis would get, which it does not have.
   T* unused_row() { return unused_row_.data(); }
+  // For StridedRows of the gradient.
+  T* gradient_row() { return gradient_row_.data(); }
 
  private:
   LinearAxes<T> Axes(bool convention) const {
@@ -183,7 +188,7 @@ class RowReader {
   const bool prepared_;
   LinearAxes<T> prepared_axes_;
   LinearRow<T> row_;
-  std::vector<T> unused_row_;
+  std::vector<T> unused_row_, gradient_row_;
   std::array<std::vector<T>, 3> positions_, signs_;
 };
 
@@ -351,7 +356,7 @@ void BackwardToDisplacement(const at::Tensor& gradient, const at::Tensor& image,
   const Shape shape(image);
   const int64_t width = shape.size[2];
   const T* in = image.const_data_ptr<T>();
-  const T* gradient_data = gradient.const_data_ptr<T>();
+  const StridedRows<T> gradient_rows(gradient);
   T* out = result.mutable_data_ptr<T>();
   ForEachRow<T>(
       displacement, shape, options, /*slopes=*/true,
@@ -366,9 +371,10 @@ void BackwardToDisplacement(const at::Tensor& gradient, const at::Tensor& image,
         for (int64_t c = 0; c < shape.channels; ++c) {
           const int64_t channel =
               (sample * shape.channels + c) * shape.voxels();
-          DisplacementGradient(in + channel, reader.axes(), reader.row(),
-                               gradient_data + channel + row_index * width,
-                               Constant<T>(options), /*first=*/c == 0, target);
+          DisplacementGradient(
+              in + channel, reader.axes(), reader.row(),
+              gradient_rows.Row(sample, c, row_index, reader.gradient_row()),
+              Constant<T>(options), /*first=*/c == 0, target);
         }
       });
 }
@@ -409,7 +415,7 @@ void BackwardToImage(const at::Tensor& gradient, const at::Tensor& displacement,
   const Shape shape(gradient);
   const int64_t width = shape.size[2];
   const T* displacement_data = displacement.const_data_ptr<T>();
-  const T* gradient_data = gradient.const_data_ptr<T>();
+  const StridedRows<T> gradient_rows(gradient);
   T* out = result.mutable_data_ptr<T>();
   const auto scatter_row = [&](const RowReader<T>& reader, const T* from,
                                T* channel) {
@@ -441,8 +447,10 @@ void BackwardToImage(const at::Tensor& gradient, const at::Tensor& displacement,
       for (int64_t c = 0; c < shape.channels; ++c) {
         const int64_t channel =
             (slab.sample * shape.channels + c) * shape.voxels();
-        scatter_row(*reader, gradient_data + channel + index * width,
-                    out + channel);
+        scatter_row(
+            *reader,
+            gradient_rows.Row(slab.sample, c, index, reader->gradient_row()),
+            out + channel);
       }
     }
   };
@@ -519,7 +527,7 @@ at::Tensor WarpBackwardToDisplacement(const at::Tensor& gradient,
 at::Tensor WarpBackwardToImage(const at::Tensor& gradient,
                                const at::Tensor& displacement,
                                const WarpOptions& options) {
-  at::Tensor result = at::zeros_like(gradient);
+  at::Tensor result = at::zeros(gradient.sizes(), gradient.options());
   if (gradient.numel() == 0) return result;
   AT_DISPATCH_FLOATING_TYPES(gradient.scalar_type(), "Warp", [&] {
     BackwardToImage<scalar_t>(gradient, displacement, options, result);

@@ -7,9 +7,10 @@
 
 namespace mir::geometry::kernels {
 
-// The CPU's side of `Warp`: no autograd, no argument checks. All tensors are
-// contiguous CPU tensors of the shapes that `Warp` documents (2-D or 3-D, no
-// spatial size of 0); image and displacement are both float32 or both float64.
+// The CPU's side of `Warp`: no autograd, no argument checks. All tensors but
+// gradients are contiguous CPU tensors of the shapes that `Warp` documents (2-D
+// or 3-D, no spatial size of 0); image and displacement are both float32 or
+// both float64.
 //
 // Everything is threaded, and has the same bits for any number of threads.
 
@@ -29,13 +30,14 @@ at::Tensor WarpLabelsLinearForward(const at::Tensor& labels,
                                    const at::Tensor& displacement,
                                    WarpConvention convention);
 
-// The gradient to the displacement, given that to the warped image.
+// The gradient to the displacement, given that to the warped image, of any
+// strides.
 at::Tensor WarpBackwardToDisplacement(const at::Tensor& gradient,
                                       const at::Tensor& image,
                                       const at::Tensor& displacement,
                                       const WarpOptions& options);
 
-// The gradient to the image, given that to the warped image.
+// The gradient to the image, likewise.
 at::Tensor WarpBackwardToImage(const at::Tensor& gradient,
                                const at::Tensor& displacement,
                                const WarpOptions& options);
