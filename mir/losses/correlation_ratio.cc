@@ -100,6 +100,13 @@ std::pair<at::Tensor, at::Tensor> Statistics(const at::Tensor& image) {
   return {mean, variance};
 }
 
+// The same bits for every number of threads on the CPU.
+double MeanOf(const at::Tensor& image) {
+  if (!image.is_cpu()) return image.detach().mean().item<double>();
+  return Statistics(image.detach().contiguous().view({1, -1}))
+      .first.item<double>();
+}
+
 // One image explained by the bins of the other one.
 struct Direction {
   ParzenWindow bins, value;
@@ -273,7 +280,7 @@ at::Tensor CorrelationRatio::operator()(const at::Tensor& fixed,
     Direction own;
     own.bins = BinsFor(explains, options_);
     // Its epsilons see where zero is.
-    own.centre = options_.as_mir ? 0 : explained.detach().mean().item<double>();
+    own.centre = options_.as_mir ? 0 : MeanOf(explained);
     own.value = ValueWindow(own.centre);
     return own;
   };
