@@ -391,6 +391,14 @@ TEST(UnpickleTest, RefusesCycles) {
                        HasSubstr("contains itself")));
 }
 
+TEST(UnpickleTest, TellsTheLengthOfAKeyThatIsTooLong) {
+  const std::string key(70000, 'k');
+  const std::string dict = std::string("}X\x70\x11\x01\x00", 6) + key + "Ns.";
+  EXPECT_THAT(Load(dict),
+              StatusIs(absl::StatusCode::kInvalidArgument,
+                       HasSubstr("a string of 70000 bytes as the key")));
+}
+
 // Small inputs that unfold: sharing must keep them small.
 TEST(UnpickleTest, MemoBombsStaySmall) {
   // Lists that hold the one before twice: 2^150 leaves.

@@ -544,7 +544,11 @@ class Builder {
                                Child(node.items[i + 1], depth, height));
           if (!dict.Set(key, std::move(value))) {
             return absl::InvalidArgumentError(
-                absl::StrCat(key.Describe(), " as the key of a dict"));
+                absl::StrCat(key.string() == nullptr
+                                 ? key.Describe()
+                                 : absl::StrCat("a string of ",
+                                                key.string()->size(), " bytes"),
+                             " as the key of a dict"));
           }
         }
         if (node.integer != kNoNode) {
