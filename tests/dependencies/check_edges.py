@@ -39,10 +39,11 @@ ROOMS = {
 }
 
 # Single targets that a room may depend on besides: training knows what a model
-# is and how models are listed, but no model.
+# is, how models are listed and what they normalise by, but no model.
 TARGETS = {
     "training": [
         "//mir/models:model_list",
+        "//mir/models:rank_statistics",
         "//mir/models:registration_model",
     ],
 }
@@ -54,7 +55,7 @@ UNREACHABLE = [
     (
         r"//mir/training[:/]",
         r"//mir/models[:/]",
-        r"//mir/models:(registration_model|model_list|models[._]json)",
+        r"//mir/models:(registration_model|rank_statistics|model_list|models[._]json)",
     ),
 ]
 

@@ -125,7 +125,7 @@ at::Tensor BatchNorm::forward(const at::Tensor& input) {
                     " channels wants [N, C, ...], not ", input.sizes());
   const bool update = is_training() && !autograd::IsRecomputing();
   if (update) num_batches_tracked.add_(1);
-  if (!is_training() || !sum_over_ranks_) {
+  if (!is_training() || !sum_over_ranks()) {
     CheckCount(is_training() ? input.numel() / input.size(1) : kFewest);
     return at::batch_norm(input, weight, bias, running_mean, running_var,
                           is_training(), update ? kMomentum : 0, kEps,
@@ -135,7 +135,7 @@ at::Tensor BatchNorm::forward(const at::Tensor& input) {
   const at::Tensor x = precision::ToComputeType(input);
   const int64_t channels = x.size(1);
   const variable_list result = NormalizeOverRanks::apply(
-      x, c10::make_intrusive<SumHolder>(sum_over_ranks_));
+      x, c10::make_intrusive<SumHolder>(sum_over_ranks()));
   if (update) {
     const at::AutoGradMode no_gradients(false);
     const at::Tensor& statistics = result[1];
@@ -151,13 +151,6 @@ at::Tensor BatchNorm::forward(const at::Tensor& input) {
   return (result[0] * Beside(x, precision::ToComputeType(weight)) +
           Beside(x, precision::ToComputeType(bias)))
       .to(input.scalar_type());
-}
-
-void SetSumOverRanks(torch::nn::Module& module, const SumOverRanks& sum) {
-  if (auto* norm = dynamic_cast<BatchNorm*>(&module)) {
-    norm->SetSumOverRanks(sum);
-  }
-  for (const auto& child : module.children()) SetSumOverRanks(*child, sum);
 }
 
 }  // namespace mir::models

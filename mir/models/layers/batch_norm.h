@@ -4,15 +4,10 @@
 #include <ATen/core/Tensor.h>
 #include <torch/nn/module.h>
 
-#include <functional>
-
 #include "mir/models/layers/floating_module.h"
+#include "mir/models/rank_statistics.h"
 
 namespace mir::models {
-
-// Adds a tensor over all ranks, in place, on each the same; every rank calls
-// it in the same order. float32 or float64, of one dimension.
-using SumOverRanks = std::function<void(at::Tensor& sums)>;
 
 // Batch normalisation (Ioffe and Szegedy, 2015) with the entries of
 // torch.nn.BatchNorm3d: `weight`, `bias`, `running_mean`, `running_var` [C] and
@@ -22,7 +17,7 @@ using SumOverRanks = std::function<void(at::Tensor& sums)>;
 // and volume, and the running statistics follow with momentum 0.1; in
 // evaluation by the running statistics. Statistics are float32 at least. A
 // second computation (autograd::Recompute) leaves the running ones.
-class BatchNorm : public FloatingModule {
+class BatchNorm : public FloatingModule, public RankStatistics {
  public:
   explicit BatchNorm(int64_t channels);
 
@@ -30,19 +25,8 @@ class BatchNorm : public FloatingModule {
   // per channel (over all ranks) is a c10::ValueError.
   at::Tensor forward(const at::Tensor& input);
 
-  // From now on, training takes mean and variance over the batches of all
-  // ranks, in the gradient too (as torch.nn.SyncBatchNorm); an empty function
-  // ends that. `weight` and `bias` have the gradients of the own batch.
-  void SetSumOverRanks(SumOverRanks sum) { sum_over_ranks_ = std::move(sum); }
-
   at::Tensor weight, bias, running_mean, running_var, num_batches_tracked;
-
- private:
-  SumOverRanks sum_over_ranks_;
 };
-
-// Sets it for every BatchNorm in `module`.
-void SetSumOverRanks(torch::nn::Module& module, const SumOverRanks& sum);
 
 }  // namespace mir::models
 

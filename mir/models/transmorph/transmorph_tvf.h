@@ -52,7 +52,7 @@ class TransMorphTimeVarying : public TransMorphBase {
 };
 
 // Batch normalisation in the branches that see the images: mind the batch size,
-// and see BatchNorm::SetSumOverRanks.
+// and see RankStatistics.
 class TransMorphTVF : public TransMorphTimeVarying {
  public:
   // Throws c10::ValueError where the configuration is not right.
