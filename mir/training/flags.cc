@@ -49,6 +49,15 @@ ABSL_FLAG(std::string, optimizer, "adam", "adam, adamw or sgd.");
 ABSL_FLAG(double, lr, 0,
           "Learning rate; 0 takes the model's own, or 0.001 on synthetic "
           "shapes, which are for first tries.");
+ABSL_FLAG(std::string, lr_schedule, "constant",
+          "How the learning rate goes: constant, poly (as in MIR: down to 0 by "
+          "a power of 0.9) or cosine.");
+ABSL_FLAG(bool, amsgrad, false,
+          "Let adam or adamw keep the largest second moment, as MIR's training "
+          "does.");
+ABSL_FLAG(double, weight_decay, -1,
+          "Weight decay; -1 takes the optimizer's own: 0.01 of adamw, 0 of the "
+          "others.");
 ABSL_FLAG(std::string, similarity, "",
           "Image loss, such as ncc, mi, mse or mir.ncc_vxm (an unknown name "
           "lists all); empty takes the model's own.");
@@ -66,6 +75,14 @@ ABSL_FLAG(std::vector<std::string>, hyper, {},
 ABSL_FLAG(std::string, warp_convention, "exact",
           "How images are warped: exact (a zero field is the identity), or mir "
           "(as MIR's SpatialTransformer).");
+
+// Several processes.
+ABSL_FLAG(bool, sync_batchnorm, false,
+          "Let batch normalisation take its statistics over the batches of all "
+          "processes, as one process with all of them would.");
+ABSL_FLAG(std::string, gradient_compression, "none",
+          "How gradients travel between processes: none (as they are), bf16 or "
+          "fp16, at half the traffic.");
 
 // Machine.
 ABSL_FLAG(std::string, precision, "fp32", "fp32, fp16 or bf16.");
@@ -196,6 +213,9 @@ absl::StatusOr<TrainCommand> TrainCommandFromFlags(
   options.batch_size = absl::GetFlag(FLAGS_batch_size);
   options.accumulate = absl::GetFlag(FLAGS_accumulate);
   options.optimizer = absl::GetFlag(FLAGS_optimizer);
+  options.learning_rate_schedule = absl::GetFlag(FLAGS_lr_schedule);
+  options.amsgrad = absl::GetFlag(FLAGS_amsgrad);
+  options.weight_decay = absl::GetFlag(FLAGS_weight_decay);
   options.learning_rate = absl::GetFlag(FLAGS_lr);
   if (options.learning_rate == 0) {
     const bool synthetic =
@@ -222,6 +242,8 @@ absl::StatusOr<TrainCommand> TrainCommandFromFlags(
   }
   options.warp_convention = absl::GetFlag(FLAGS_warp_convention);
 
+  options.sync_batchnorm = absl::GetFlag(FLAGS_sync_batchnorm);
+  options.gradient_compression = absl::GetFlag(FLAGS_gradient_compression);
   options.precision = absl::GetFlag(FLAGS_precision);
   options.device = absl::GetFlag(FLAGS_device);
   options.threads = absl::GetFlag(FLAGS_threads);

@@ -12,8 +12,11 @@
 #include <limits>
 #include <utility>
 
+#include "absl/status/status.h"
+#include "mir/base/catch_torch.h"
 #include "mir/base/status_macros.h"
 #include "mir/distributed/collectives.h"
+#include "mir/models/rank_statistics.h"
 #include "mir/precision/autocast.h"
 #include "mir/training/any_size.h"
 
@@ -61,6 +64,18 @@ std::vector<double> RandomHyperparameters(int64_t count) {
   return {first, first + count};
 }
 
+distributed::DdpOptions ExchangeOptions(const TrainOptions& options) {
+  distributed::DdpOptions exchange;
+  const auto compression =
+      distributed::ParseCompression(options.gradient_compression);
+  TORCH_CHECK_VALUE(compression.ok(), compression.status().message());
+  exchange.compression = *compression;
+  if (options.sync_batchnorm) {
+    exchange.sync_batchnorm = models::SetSumOverRanks;
+  }
+  return exchange;
+}
+
 LossTerms NotFinite() {
   const at::Tensor nan =
       at::full({}, std::numeric_limits<double>::quiet_NaN(), at::kDouble);
@@ -73,18 +88,37 @@ std::unique_ptr<torch::optim::Optimizer> MakeOptimizer(
     const TrainOptions& options, std::vector<at::Tensor> parameters) {
   const double lr = options.learning_rate;
   if (options.optimizer == "sgd") {
-    return std::make_unique<torch::optim::SGD>(std::move(parameters),
-                                               torch::optim::SGDOptions(lr));
+    torch::optim::SGDOptions sgd(lr);
+    if (options.weight_decay >= 0) sgd.weight_decay(options.weight_decay);
+    return std::make_unique<torch::optim::SGD>(std::move(parameters), sgd);
   }
   if (options.optimizer == "adamw") {
-    return std::make_unique<torch::optim::AdamW>(
-        std::move(parameters), torch::optim::AdamWOptions(lr));
+    torch::optim::AdamWOptions adamw(lr);
+    adamw.amsgrad(options.amsgrad);
+    if (options.weight_decay >= 0) adamw.weight_decay(options.weight_decay);
+    return std::make_unique<torch::optim::AdamW>(std::move(parameters), adamw);
   }
   TORCH_CHECK_VALUE(options.optimizer == "adam",
                     "wanted the optimizer adam, adamw or sgd, got ",
                     options.optimizer);
-  return std::make_unique<torch::optim::Adam>(std::move(parameters),
-                                              torch::optim::AdamOptions(lr));
+  torch::optim::AdamOptions adam(lr);
+  adam.amsgrad(options.amsgrad);
+  if (options.weight_decay >= 0) adam.weight_decay(options.weight_decay);
+  return std::make_unique<torch::optim::Adam>(std::move(parameters), adam);
+}
+
+absl::Status FitToOptions(models::RegistrationModel& model,
+                          const TrainOptions& options) {
+  if (options.sync_batchnorm && !models::HasRankStatistics(model)) {
+    return absl::InvalidArgumentError(
+        "--sync-batchnorm: this model has no batch normalisation; leave it "
+        "out");
+  }
+  if (options.hyperparameters.empty()) return absl::OkStatus();
+  return CatchTorch([&] {
+    model.SetHyperparameters(options.hyperparameters);
+    return absl::OkStatus();
+  });
 }
 
 Learner::Learner(std::shared_ptr<models::RegistrationModel> model,
@@ -97,7 +131,7 @@ Learner::Learner(std::shared_ptr<models::RegistrationModel> model,
       context_(context),
       optimizer_(MakeOptimizer(options, model_->parameters())),
       scaler_(ScalerOptions(precision, context.device)),
-      distributed_(*model_, context) {}
+      distributed_(*model_, context, ExchangeOptions(options)) {}
 
 absl::StatusOr<StepOutcome> Learner::Step(
     const std::vector<data::Batch>& micro_batches, bool stop_wanted,

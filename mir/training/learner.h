@@ -7,6 +7,7 @@
 #include <memory>
 #include <vector>
 
+#include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "mir/data/pair.h"
 #include "mir/distributed/ddp.h"
@@ -34,6 +35,11 @@ struct StepOutcome {
 // defaults.
 std::unique_ptr<torch::optim::Optimizer> MakeOptimizer(
     const TrainOptions& options, std::vector<at::Tensor> parameters);
+
+// Whether `model` can be trained with `options`: INVALID_ARGUMENT where it has
+// not what one of them is about. Gives a hypernetwork its hyperparameters.
+absl::Status FitToOptions(models::RegistrationModel& model,
+                          const TrainOptions& options);
 
 // One model being trained: forward, loss, backward, gradients averaged over
 // ranks, update. Weights stay in their dtype; under fp16 or bf16 the network

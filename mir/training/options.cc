@@ -8,6 +8,7 @@
 #include "mir/base/nearest.h"
 #include "mir/base/status_macros.h"
 #include "mir/precision/precision.h"
+#include "mir/training/schedule.h"
 
 namespace mir::training {
 namespace {
@@ -104,7 +105,22 @@ absl::Status CheckOptions(const TrainOptions& options) {
                      options.learning_rate));
   }
   MIR_RETURN_IF_ERROR(
+      OneOf("--lr-schedule", options.learning_rate_schedule, ScheduleNames()));
+  if (options.amsgrad && options.optimizer == "sgd") {
+    return absl::InvalidArgumentError(
+        "--amsgrad is for adam and adamw and does nothing with sgd; leave it "
+        "out");
+  }
+  if (!(options.weight_decay <= 1000)) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("--weight-decay must be a number of at most 1000, got ",
+                     options.weight_decay));
+  }
+  MIR_RETURN_IF_ERROR(
       OneOf("--optimizer", options.optimizer, {"adam", "adamw", "sgd"}));
+  MIR_RETURN_IF_ERROR(OneOf("--gradient-compression",
+                            options.gradient_compression,
+                            {"none", "bf16", "fp16"}));
   MIR_RETURN_IF_ERROR(precision::ParsePrecision(options.precision).status());
   MIR_RETURN_IF_ERROR(
       OneOf("--device", options.device, {"auto", "cpu", "cuda"}));

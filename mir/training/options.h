@@ -40,7 +40,17 @@ struct TrainOptions {
   // its own. Training steps draw them at random.
   std::vector<double> hyperparameters;
   std::string optimizer = "adam";  // adam, adamw or sgd.
+  bool amsgrad = false;            // Of adam and adamw.
+  // Negative: the optimizer's own, 0.01 of adamw and 0 of the others.
+  double weight_decay = -1;
   double learning_rate = 1e-4;
+  std::string learning_rate_schedule = "constant";  // See schedule.h.
+
+  // Batch normalisation over the batches of all processes.
+  bool sync_batchnorm = false;
+  // In which precision gradients travel between them: none (their own), bf16
+  // or fp16.
+  std::string gradient_compression = "none";
 
   std::string precision = "fp32";         // fp32, fp16 or bf16.
   std::string device = "auto";            // cpu, cuda or auto.

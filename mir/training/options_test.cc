@@ -46,6 +46,16 @@ TEST(OptionsTest, NamesTheFirstOptionThatCannotBe) {
             "--regularizer-weight"},
            {[](TrainOptions& o) { o.optimizer = "adan"; },
             "did you mean adam?"},
+           {[](TrainOptions& o) { o.learning_rate_schedule = "step"; },
+            "--lr-schedule must be one of constant, poly, cosine"},
+           {[](TrainOptions& o) {
+              o.optimizer = "sgd";
+              o.amsgrad = true;
+            },
+            "--amsgrad is for adam and adamw"},
+           {[](TrainOptions& o) { o.weight_decay = 1e6; }, "--weight-decay"},
+           {[](TrainOptions& o) { o.gradient_compression = "int8"; },
+            "--gradient-compression must be one of none, bf16, fp16"},
            {[](TrainOptions& o) { o.precision = "fp8"; }, "fp8"},
            {[](TrainOptions& o) { o.device = "gpu"; },
             "--device must be one of auto, cpu, cuda"},

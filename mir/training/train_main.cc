@@ -38,6 +38,7 @@
 #include "mir/precision/autocast.h"
 #include "mir/precision/precision.h"
 #include "mir/training/flags.h"
+#include "mir/training/learner.h"
 #include "mir/training/objective.h"
 #include "mir/training/run_folder.h"
 #include "mir/training/sources.h"
@@ -215,9 +216,7 @@ absl::Status CheckRun(const Plan& plan) {
   }
   MIR_ASSIGN_OR_RETURN(const std::shared_ptr<models::RegistrationModel> model,
                        plan.choice.factory(plan.choice.configuration));
-  if (!options.hyperparameters.empty()) {
-    model->SetHyperparameters(options.hyperparameters);
-  }
+  MIR_RETURN_IF_ERROR(FitToOptions(*model, options));
   if (options.resume) {
     return LoadWeights(RunFolder(options.out).latest(), *model);
   }

@@ -31,6 +31,7 @@
 #include "mir/training/objective.h"
 #include "mir/training/progress.h"
 #include "mir/training/run_folder.h"
+#include "mir/training/schedule.h"
 #include "mir/training/skip_limit.h"
 #include "mir/training/summary.h"
 #include "mir/training/training_state.h"
@@ -74,6 +75,10 @@ class Run {
   absl::Status MakeLoader();
   absl::StatusOr<std::vector<data::Batch>> NextMicroBatches();
   absl::Status Log(const StepOutcome& outcome, double seconds);
+  double LearningRate(int64_t step) const {
+    return LearningRateAt(options_.learning_rate_schedule,
+                          options_.learning_rate, step, steps_);
+  }
   bool IsDue(int64_t step) const;  // Of a validation.
   absl::StatusOr<bool> LacksValidation();
   absl::StatusOr<bool> ValidateAndSave();
@@ -126,9 +131,7 @@ absl::Status Run::MakeLearner() {
   torch::manual_seed(static_cast<uint64_t>(options_.seed));
   MIR_ASSIGN_OR_RETURN(std::shared_ptr<models::RegistrationModel> model,
                        choice_.factory(choice_.configuration));
-  if (!options_.hyperparameters.empty()) {
-    model->SetHyperparameters(options_.hyperparameters);
-  }
+  MIR_RETURN_IF_ERROR(FitToOptions(*model, options_));
   model->to(context.device);
   if (options_.resume) {
     MIR_RETURN_IF_ERROR(LoadWeights(folder_.latest(), *model));
@@ -146,10 +149,6 @@ absl::Status Run::MakeLearner() {
                        "; the order of the data changes"));
     }
     position_.global_batch = global_batch_;
-    // The command line's learning rate, or the recorded one.
-    for (auto& group : learner_->optimizer().param_groups()) {
-      group.options().set_lr(options_.learning_rate);
-    }
     Say(absl::StrCat("     Resumed at step ", position_.step));
   }
   return absl::OkStatus();
@@ -247,7 +246,7 @@ absl::Status Run::Log(const StepOutcome& outcome, double seconds) {
                                 {"loss", outcome.loss},
                                 {"similarity", outcome.similarity},
                                 {"regularizer", outcome.regularizer},
-                                {"lr", options_.learning_rate},
+                                {"lr", LearningRate(position_.step - 1)},
                                 {"updated", outcome.updated},
                                 {"seconds", seconds}});
 }
@@ -264,6 +263,9 @@ absl::Status Run::Loop() {
     MIR_ASSIGN_OR_RETURN(const std::vector<data::Batch> micro_batches,
                          NextMicroBatches());
     Beat("train");
+    for (auto& group : learner_->optimizer().param_groups()) {
+      group.options().set_lr(LearningRate(position_.step));
+    }
     torch::manual_seed(StepSeed(options_.seed, position_.step,
                                 environment_.context.world.rank));
     MIR_ASSIGN_OR_RETURN(
@@ -413,6 +415,7 @@ Description Run::Describe() const {
           {"regularizer_weight", options_.regularizer_weight},
           {"hyperparameters", learner_->model().hyperparameters()},
           {"learning_rate", options_.learning_rate},
+          {"learning_rate_schedule", options_.learning_rate_schedule},
           {"seed", options_.seed},
           {"world_size", environment_.context.world.size},
           {"global_batch", global_batch_},

@@ -329,6 +329,23 @@ TEST_F(TrainerTest, ALongerRunGoesOn) {
   ExpectSameRun("long", "short");
 }
 
+TEST_F(TrainerTest, AResumedRunGoesOnInTheLearningRatesSchedule) {
+  options_.learning_rate_schedule = "cosine";
+  ASSERT_THAT(Run("unbroken_cosine"), IsOk());
+  std::filesystem::remove_all(Folder("stopped_cosine"));
+  environment_.stop_requested = [] {
+    return Steps("stopped_cosine").size() >= 2;
+  };
+  EXPECT_EQ(ExitCodeOf(Run("stopped_cosine")), launch::kStopped);
+  environment_.stop_requested = [] { return false; };
+  ASSERT_THAT(Resume("stopped_cosine"), IsOk());
+  ExpectSameRun("unbroken_cosine", "stopped_cosine");
+  const std::vector<nlohmann::json> steps = Steps("stopped_cosine");
+  ASSERT_EQ(steps.size(), 6);
+  EXPECT_EQ(steps.front()["lr"], 0.05);
+  EXPECT_NEAR(steps[3]["lr"].get<double>(), 0.025, 1e-12);
+}
+
 TEST_F(TrainerTest, TakesUpATrainingOfPython) {
   ASSERT_THAT(Run("long"), IsOk());
   options_.steps = 3;
@@ -408,6 +425,14 @@ TEST_F(TrainerTest, AHypernetworkTrainsWithRandomHyperparameters) {
   EXPECT_THAT(two, StatusIs(absl::StatusCode::kInvalidArgument,
                             HasSubstr("takes 1 hyperparameters (--hyper)")));
   EXPECT_EQ(ExitCodeOf(two), launch::kArguments);
+}
+
+TEST_F(TrainerTest, RefusesToSynchroniseWhatIsNotThere) {
+  options_.sync_batchnorm = true;
+  const absl::Status status = Run("no_batchnorm");
+  EXPECT_THAT(status, StatusIs(absl::StatusCode::kInvalidArgument,
+                               HasSubstr("no batch normalisation")));
+  EXPECT_EQ(ExitCodeOf(status), launch::kArguments);
 }
 
 TEST_F(TrainerTest, RefusesHyperparametersForAnotherModel) {
