@@ -15,6 +15,7 @@
 #include "absl/time/clock.h"
 #include "absl/time/time.h"
 #include "mir/launch/terminal.h"
+#include "tools/train/event_log.h"
 
 namespace mir::tools {
 namespace {
@@ -210,6 +211,10 @@ void Console::Message(absl::string_view label, absl::string_view color,
   }
 }
 
+void Console::Event(absl::string_view line) {
+  if (options_.format == OutputFormat::kJson) out_->Append(line);
+}
+
 void Console::Error(absl::string_view message) {
   Message("error:", kRed, message);
 }
@@ -237,6 +242,15 @@ LineSplitter::Sink Console::LinesOf(const Source& source) {
   return [this, source](absl::string_view text, LineSplitter::End end) {
     // Where nothing can be replaced, what is to be replaced is not shown.
     if (end == LineSplitter::End::kCarriageReturn) return;
+    if (options_.format == OutputFormat::kJson) {
+      const auto& [rank, stream] = source;
+      Event(EventLine(
+          "output",
+          {{"rank", rank},
+           {"stream", stream == Stream::kStdout ? "stdout" : "stderr"},
+           {"text", WithoutColors(text)}}));
+      return;
+    }
     SinkOf(source.second).Append(absl::StrCat(Prefix(source), text, "\n"));
   };
 }
@@ -247,7 +261,7 @@ void Console::Output(int rank, Stream stream, absl::string_view bytes) {
   LineSplitter& splitter = splitters_[source];
   splitter.Add(bytes, LinesOf(source));
   Sink& sink = SinkOf(stream);
-  if (!sink.terminal()) return;
+  if (!sink.terminal() || options_.format == OutputFormat::kJson) return;
   const absl::string_view pending = splitter.Pending();
   if (!pending.empty()) {
     sink.SetStanding(absl::StrCat(Prefix(source), pending));
@@ -272,7 +286,10 @@ bool Console::Takes(int rank, Stream stream) const {
 
 int Console::WorkerColumns(int rank, Stream stream) const {
   const Sink& sink = SinkOf(stream);
-  if (!Shows(rank) || !sink.terminal()) return 0;
+  if (!Shows(rank) || !sink.terminal() ||
+      options_.format == OutputFormat::kJson) {
+    return 0;
+  }
   const int prefix = (options_.timestamps ? 13 : 0) +
                      static_cast<int>(absl::StrCat("[r", rank, "] ").size());
   return std::max(sink.columns() - prefix, 1);

@@ -66,6 +66,7 @@ class Console {
     ColorMode color = ColorMode::kAuto;
     bool timestamps = false;
     ConsoleRanks ranks;
+    OutputFormat format = OutputFormat::kHuman;
   };
 
   Console(const Options& options, const launch::Env& env);
@@ -83,7 +84,11 @@ class Console {
   // What the four above have said since the last call, without colours.
   std::string TakeSaid();
 
-  // What a worker wrote; nothing where its rank is not shown.
+  // A line of event_log.h, on stdout; only in the JSON format.
+  void Event(absl::string_view line);
+
+  // What a worker wrote; nothing where its rank is not shown. In the JSON
+  // format each line is an event "output" with its rank, stream and text.
   void Output(int rank, launch::Stream stream, absl::string_view bytes);
   void OutputEnded(int rank, launch::Stream stream);
   bool Takes(int rank, launch::Stream stream) const;

@@ -1,6 +1,7 @@
 #ifndef MIR_TOOLS_TRAIN_EVENT_LOG_H_
 #define MIR_TOOLS_TRAIN_EVENT_LOG_H_
 
+#include <functional>
 #include <nlohmann/json.hpp>
 #include <string>
 
@@ -8,6 +9,10 @@
 #include "mir/launch/spawn.h"
 
 namespace mir::tools {
+
+// An event now, with `fields` (an object), as a line that ends with \n. Bytes
+// that are no UTF-8 become U+FFFD.
+std::string EventLine(absl::string_view event, const nlohmann::json& fields);
 
 // What happened in a run, for programs: one JSON object per line of a file that
 // further starts of the run append to.
@@ -23,7 +28,9 @@ namespace mir::tools {
 class EventLog {
  public:
   EventLog() = default;  // Writes nowhere.
-  explicit EventLog(const std::string& path);
+  // `listener` hears each line too, even where the file cannot be written.
+  explicit EventLog(const std::string& path,
+                    std::function<void(absl::string_view line)> listener = {});
 
   // Adds `fields` (an object) as an event of that name.
   void Add(absl::string_view event,
@@ -36,6 +43,7 @@ class EventLog {
 
  private:
   launch::UniqueFd file_;
+  std::function<void(absl::string_view line)> listener_;
   std::string state_;
   std::string fault_;
 };

@@ -153,6 +153,17 @@ absl::Status SetColor(RunnerOptions& options, const std::string& value) {
   return absl::OkStatus();
 }
 
+absl::Status SetFormat(RunnerOptions& options, const std::string& value) {
+  if (value == "human") {
+    options.format = OutputFormat::kHuman;
+  } else if (value == "json") {
+    options.format = OutputFormat::kJson;
+  } else {
+    return absl::InvalidArgumentError("wants human or json");
+  }
+  return absl::OkStatus();
+}
+
 absl::Status SetBind(RunnerOptions& options, const std::string& value) {
   if (value == "none") {
     options.bind = launch::CpuBinding::kNone;
@@ -340,6 +351,17 @@ const std::vector<Option>& Options() {
        }},
       {"color", "WHEN", "auto (default: on a terminal), always or never.",
        SetColor},
+      {"format", "HOW",
+       "What stands on standard output: human (default: the processes' lines) "
+       "or json (an event a line, as in events.jsonl, the processes' lines "
+       "among them).",
+       SetFormat},
+      {"junit", "FILE",
+       "Writes a report for build servers: a test case for each process.",
+       [](RunnerOptions& o, const std::string& v) {
+         o.junit = v;
+         return absl::OkStatus();
+       }},
       {"dry-run", nullptr, "Shows what would be started, and starts nothing.",
        [](RunnerOptions& o, const std::string&) {
          o.dry_run = true;

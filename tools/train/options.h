@@ -23,6 +23,9 @@ struct ConsoleRanks {
   bool Shows(int rank) const;
 };
 
+// What stands on stdout: the workers' lines, or all events as JSON lines.
+enum class OutputFormat { kHuman, kJson };
+
 enum class ColorMode { kAuto, kAlways, kNever };
 
 // How many processes, and where.
@@ -66,6 +69,8 @@ struct RunnerOptions {
   ConsoleRanks console;
   bool timestamps = false;
   ColorMode color = ColorMode::kAuto;
+  OutputFormat format = OutputFormat::kHuman;
+  std::string junit;  // A report to write; empty for none.
   bool dry_run = false;
   bool help = false;
   bool help_worker = false;

@@ -65,6 +65,9 @@ TEST(RunnerOptionsTest, OwnOptionsAreTakenInBothForms) {
                                         "--timestamps",
                                         "--color",
                                         "never",
+                                        "--format",
+                                        "json",
+                                        "--junit=report.xml",
                                         "--dry-run",
                                         "--standalone"});
   EXPECT_EQ(options.model, "transmorph");
@@ -82,6 +85,8 @@ TEST(RunnerOptionsTest, OwnOptionsAreTakenInBothForms) {
   EXPECT_TRUE(options.console.Shows(17));
   EXPECT_TRUE(options.timestamps);
   EXPECT_EQ(options.color, ColorMode::kNever);
+  EXPECT_EQ(options.format, OutputFormat::kJson);
+  EXPECT_EQ(options.junit, "report.xml");
   EXPECT_TRUE(options.dry_run);
   EXPECT_THAT(options.worker_arguments, IsEmpty());
 }
@@ -163,6 +168,7 @@ TEST(RunnerOptionsTest, WhatIsWrongIsNamed) {
       {{"--kill-wait", "1x"}, "--kill-wait 1x: wants a time"},
       {{"--console", "rank1"}, "--console rank1: wants rank0, all, none"},
       {{"--console", "3-2"}, "--console 3-2: wants"},
+      {{"--format", "xml"}, "--format xml: wants human or json"},
       {{"--color", "maybe"}, "--color maybe: wants auto, always or never"},
       {{"--dry-run=yes"}, "--dry-run takes no value, got --dry-run=yes"},
       {{"--model", "vit", "--worker", "x"}, "give one"},
@@ -218,7 +224,8 @@ TEST(RunnerHelpTest, ListsEveryOptionWithin80Columns) {
         "--env NAME=VALUE", "--master-port",  "--init-timeout", "--timeout",
         "--grace",          "--kill-wait",    "--console",      "--timestamps",
         "--color",          "--dry-run",      "--help",         "--help-worker",
-        "--hang-timeout",   "--max-restarts", "--restart-on",   "Exit codes"}) {
+        "--hang-timeout",   "--max-restarts", "--restart-on",   "--format HOW",
+        "--junit FILE",     "Exit codes"}) {
     EXPECT_THAT(help, HasSubstr(name));
   }
   for (const absl::string_view line : absl::StrSplit(help, '\n')) {

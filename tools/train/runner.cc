@@ -41,6 +41,7 @@
 #include "tools/train/console.h"
 #include "tools/train/devices.h"
 #include "tools/train/event_log.h"
+#include "tools/train/junit.h"
 #include "tools/train/nodes.h"
 #include "tools/train/options.h"
 #include "tools/train/plan.h"
@@ -175,6 +176,28 @@ nlohmann::json EndOf(const WorkerReport& worker) {
   }
   if (worker.step >= 0) end["step"] = worker.step;
   return end;
+}
+
+// How a worker ended, for a build server. A stop that was asked for is none of
+// the worker's failures.
+JunitCase CaseOf(const WorkerReport& worker, const Outcome& outcome) {
+  JunitCase report;
+  report.name = absl::StrCat("rank ", worker.rank);
+  report.seconds = absl::ToDoubleSeconds(worker.lived);
+  const int code = launch::ExitCodeOfWaitStatus(worker.wait_status);
+  if (worker.rank == outcome.root_cause || worker.behind || !worker.ended) {
+    report.result = JunitCase::Result::kFailed;
+    report.message = worker.behind ? "no progress" : HowItEnded(worker);
+    report.output = worker.stderr_tail;
+  } else if (worker.signalled || code == launch::kStopped) {
+    report.result = JunitCase::Result::kSkipped;
+    report.message = "stopped by the runner";
+  } else if (code != launch::kOk) {
+    report.result = JunitCase::Result::kError;
+    report.message = HowItEnded(worker);
+    report.output = worker.stderr_tail;
+  }
+  return report;
 }
 
 // Shows what happens while the workers run.
@@ -409,11 +432,12 @@ class Runner {
   Runner(RunnerOptions options, launch::Env env)
       : options_(std::move(options)),
         env_(std::move(env)),
-        console_({options_.color, options_.timestamps, options_.console},
+        console_({options_.color, options_.timestamps, options_.console,
+                  options_.format},
                  env_) {}
 
   int Run() {
-    const absl::StatusOr<int> code = Try();
+    const absl::StatusOr<int> code = TryAndReport();
     if (!code.ok()) {
       console_.Error(code.status().message());
       console_.Finish();
@@ -424,6 +448,8 @@ class Runner {
   }
 
  private:
+  // With the report of --junit, which is there from the beginning.
+  absl::StatusOr<int> TryAndReport();
   absl::StatusOr<int> Try();
   absl::StatusOr<int> HelpOfWorker();
   absl::Status DryRun();
@@ -463,7 +489,48 @@ class Runner {
   Plan plan_;
   absl::optional<Restarts> restarts_;
   std::unique_ptr<Nodes> nodes_;  // Null on a single node.
+  Outcome last_;                  // Of the last attempt that began here.
 };
+
+absl::StatusOr<int> Runner::TryAndReport() {
+  if (options_.junit.empty() || options_.dry_run || options_.help_worker) {
+    return Try();
+  }
+  const std::string suite = options_.worker.empty()
+                                ? absl::StrCat("train ", options_.model)
+                                : fs::path(options_.worker).filename().string();
+  JunitCase whole;
+  whole.name = "run";
+  whole.result = JunitCase::Result::kError;
+  whole.message = "the runner ended before the run did";
+  if (const absl::Status begun =
+          WriteJunitReport(options_.junit, suite, {whole});
+      !begun.ok()) {
+    return WithExitCode(begun, launch::kEnvironment);
+  }
+  const absl::Time start = absl::Now();
+  const absl::StatusOr<int> code = Try();
+  whole.seconds = absl::ToDoubleSeconds(absl::Now() - start);
+  if (code.ok()) {
+    whole.result = *code == launch::kOk        ? JunitCase::Result::kPassed
+                   : *code == launch::kStopped ? JunitCase::Result::kSkipped
+                                               : JunitCase::Result::kFailed;
+    whole.message = last_.workers.empty() ? absl::StrCat("exit code ", *code)
+                                          : Cause(last_);
+  } else {
+    whole.message = std::string(code.status().message());
+  }
+  std::vector<JunitCase> cases = {whole};
+  for (const WorkerReport& worker : last_.workers) {
+    cases.push_back(CaseOf(worker, last_));
+  }
+  if (const absl::Status written =
+          WriteJunitReport(options_.junit, suite, cases);
+      !written.ok()) {
+    console_.Warning(written.message());
+  }
+  return code;
+}
 
 absl::StatusOr<int> Runner::Try() {
   if (options_.help_worker) return HelpOfWorker();
@@ -796,7 +863,8 @@ absl::StatusOr<Outcome> Runner::RunAttempt(RunFiles* files,
   // Not before: a run that never begins leaves no folder.
   if (!std::exchange(events_opened_, true)) {
     events_ = EventLog(
-        absl::StrCat(files->folder(), "/", NodeFile("events", ".jsonl")));
+        absl::StrCat(files->folder(), "/", NodeFile("events", ".jsonl")),
+        [this](absl::string_view line) { console_.Event(line); });
   }
   events_.Add("attempt", {{"number", plan_.generation},
                           {"processes", plan_.placement.processes},
@@ -852,6 +920,7 @@ absl::StatusOr<Outcome> Runner::RunAttempt(RunFiles* files,
   absl::StatusOr<Outcome> outcome =
       launch::Supervise(workers, supervision, &narrator);
   if (!outcome.ok()) return WithSpawnExitCode(outcome.status());
+  last_ = *outcome;
   events_.Enter("reap");
   plan_.attempt_folder = files->attempt_folder();  // To show.
   if (!events_.fault().empty() && !std::exchange(events_fault_told_, true)) {

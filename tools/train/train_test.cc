@@ -406,6 +406,60 @@ TEST_F(TrainTest, TheErrorFileSaysWhy) {
   EXPECT_THAT(Log(1, "error.json"), HasSubstr("the loss is not finite"));
 }
 
+TEST_F(TrainTest, EventsAndLinesComeAsJsonToo) {
+  const std::string worker = Script("printf 'a \"b\" \\377\\n'; echo two >&2");
+  ASSERT_EQ(Run({"--worker", worker, "--cpu-procs", "2", "--out", "run",
+                 "--console", "all", "--format", "json"}),
+            0)
+      << Err();
+  std::vector<std::string> names;
+  std::vector<std::string> said;
+  std::istringstream lines(Out());
+  for (std::string line; std::getline(lines, line);) {
+    const nlohmann::json event = nlohmann::json::parse(line);
+    names.push_back(event["event"]);
+    if (names.back() != "output") continue;
+    said.push_back(absl::StrCat(event["rank"].get<int>(), " ",
+                                event["stream"].get<std::string>(), " ",
+                                event["text"].get<std::string>()));
+  }
+  EXPECT_THAT(said, ::testing::UnorderedElementsAre(
+                        "0 stdout a \"b\" \xef\xbf\xbd", "0 stderr two",
+                        "1 stdout a \"b\" \xef\xbf\xbd", "1 stderr two"));
+  EXPECT_EQ(names.front(), "attempt");
+  EXPECT_THAT(names, ::testing::IsSupersetOf({"started", "ended", "done"}));
+  EXPECT_THAT(Err(),
+              AllOf(HasSubstr("Finished 2 processes"), Not(HasSubstr("two"))));
+}
+
+TEST_F(TrainTest, AReportForBuildServersHasACaseForEachRank) {
+  const std::string worker =
+      Script("[ $RANK = 1 ] || exec sleep 100\necho '<bad>' >&2; exit 11");
+  EXPECT_EQ(Run({"--worker", worker, "--cpu-procs", "2", "--out", "run",
+                 "--junit", "report.xml"}),
+            11);
+  const std::string failed = Contents("report.xml");
+  EXPECT_THAT(failed, HasSubstr("tests=\"3\" failures=\"2\" errors=\"0\" "
+                                "skipped=\"1\""));
+  EXPECT_THAT(failed, HasSubstr("name=\"run\""));
+  EXPECT_THAT(failed,
+              HasSubstr("<failure message=\"exited with code 11 (a loss "
+                        "that is not finite)\">&lt;bad&gt;"));
+  EXPECT_THAT(failed,
+              HasSubstr("<skipped message=\"stopped by the runner\"/>"));
+
+  // Also where nothing begins.
+  EXPECT_EQ(
+      Run({"--worker", "nowhere", "--cpu-procs", "1", "--junit", "report.xml"}),
+      launch::kNotFound);
+  EXPECT_THAT(Contents("report.xml"),
+              HasSubstr("<error message=\"there is no worker nowhere"));
+  EXPECT_EQ(
+      Run({"--worker", worker, "--cpu-procs", "1", "--junit", "no/report.xml"}),
+      launch::kEnvironment);
+  EXPECT_THAT(Err(), HasSubstr("error: cannot write the report no/report.xml"));
+}
+
 TEST_F(TrainTest, ASignalIsNamed) {
   const std::string worker =
       Script("[ $RANK = 1 ] || exec sleep 100\nkill -$SIGNAL $$");
