@@ -30,8 +30,8 @@ for program in "${programs[@]}"; do
   strip -o "$folder/bin/$(basename "$program")" "$program"
   # glibc is the machine's own, and LibTorch with NVIDIA's libraries too.
   ldd "$program" | awk '$2 == "=>" && $3 ~ /^\// { print $3 }' |
-    grep -v -E '/(external|torch|torch_cuda|nvidia)/' |
     grep -v -E '/lib(c|m|dl|rt|pthread|resolv|util)\.so' |
+    grep -v -E '/lib(c10|torch|caffe2|gomp|cu|nv|nccl)[^/]*$' |
     xargs -r cp -L -n -t "$folder/lib"
 done
 cp -L "$script" "$folder/"
