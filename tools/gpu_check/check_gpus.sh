@@ -25,7 +25,9 @@ print(torch.__version__.split("+")[0], os.path.dirname(torch.__file__))' \
   export LD_LIBRARY_PATH=${torch#* }/lib${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}
 fi
 export LD_LIBRARY_PATH=${LD_LIBRARY_PATH:-}${LD_LIBRARY_PATH:+:}$here/lib
-if ldd "$here/bin/gpu_check" 2>&1 | grep 'not found' >&2; then
+missing=$(ldd "$here/bin/gpu_check" 2>&1 | grep 'not found' | sort -u)
+if [[ -n $missing ]]; then
+  printf '%s\n' "$missing" >&2
   echo "error: no LibTorch with CUDA; pip install torch==$wanted, or name the" \
     'folder of its libraries in LD_LIBRARY_PATH' >&2
   exit 3
