@@ -82,6 +82,36 @@ struct Vector<double> {
       __attribute__((vector_size(64), aligned(8), __may_alias__));
 };
 
+// base to the power of lane / kDivisor % kModulus in each lane, by the
+// exponents' binary digits: without a detour through memory, which would stall.
+template <int kDivisor, int kModulus, typename T>
+struct Raised {
+  using V = typename Vector<T>::type;
+
+  template <int kDigit>
+  [[gnu::always_inline]] static void Multiply(T power, V* result) {
+    constexpr int kMost = std::min(7 / kDivisor, kModulus - 1);
+    if constexpr (kDigit <= kMost) {
+      const V takes = {Has<kDigit>(0), Has<kDigit>(1), Has<kDigit>(2),
+                       Has<kDigit>(3), Has<kDigit>(4), Has<kDigit>(5),
+                       Has<kDigit>(6), Has<kDigit>(7)};
+      *result *= takes * power + (1 - takes);
+      Multiply<2 * kDigit>(power * power, result);
+    }
+  }
+
+  [[gnu::always_inline]] static void Write(T base, V* result) {
+    *result = V{1, 1, 1, 1, 1, 1, 1, 1};
+    Multiply<1>(base, result);
+  }
+
+ private:
+  template <int kDigit>
+  static constexpr T Has(int lane) {
+    return (lane / kDivisor % kModulus & kDigit) != 0 ? 1 : 0;
+  }
+};
+
 // Eight products of powers s^p t^q at a time, of P * Q: q runs fastest.
 template <int P, int Q, typename T>
 struct Powers {
@@ -89,16 +119,10 @@ struct Powers {
   static constexpr int kRows = 8 / Q;  // Powers of s in a vector.
   static constexpr int kVectors = P / kRows;
 
-  [[gnu::always_inline]] Powers(T s, T t) {
-    T a[kRows], b[Q];
-    a[0] = b[0] = 1;
-    for (int i = 1; i < kRows; ++i) a[i] = a[i - 1] * s;
-    for (int i = 1; i < Q; ++i) b[i] = b[i - 1] * t;
-    first = V{a[0 / Q], a[1 / Q], a[2 / Q], a[3 / Q],
-              a[4 / Q], a[5 / Q], a[6 / Q], a[7 / Q]};
-    inner = V{b[0 % Q], b[1 % Q], b[2 % Q], b[3 % Q],
-              b[4 % Q], b[5 % Q], b[6 % Q], b[7 % Q]};
-    step = a[kRows - 1] * s;
+  [[gnu::always_inline]] Powers(T s, T t) : step(s) {
+    Raised<Q, 8, T>::Write(s, &first);
+    Raised<1, Q, T>::Write(t, &inner);
+    for (int rows = 1; rows < kRows; rows *= 2) step *= step;
   }
 
   V first = {};  // Of s.
@@ -108,7 +132,10 @@ struct Powers {
 
 template <typename T>
 [[gnu::always_inline]] inline T SumOf(const typename Vector<T>::type& v) {
-  return ((v[0] + v[4]) + (v[1] + v[5])) + ((v[2] + v[6]) + (v[3] + v[7]));
+  const auto halves = v + __builtin_shufflevector(v, v, 4, 5, 6, 7, 0, 1, 2, 3);
+  const auto pairs =
+      halves + __builtin_shufflevector(halves, halves, 1, 0, 3, 2, 5, 4, 7, 6);
+  return pairs[0] + pairs[2];
 }
 
 // Adds a block to the cells' sums, and those that grow long to `totals`.

@@ -137,6 +137,81 @@ MIR_TARGET_CLONES void AddTapPair(const double* __restrict one,
   for (int64_t i = 0; i < count; ++i) sums[i] += tap * (one[i] + two[i]);
 }
 
+// The same for the usual window of structural similarity, whose sums then stay
+// in registers: a middle row and five pairs of rows around it.
+constexpr int64_t kUsualRadius = 5;
+
+template <typename T>
+[[gnu::always_inline]] inline void WeighProductsOf(
+    const T* const* x_rows, const T* const* y_rows, double mean_x,
+    double mean_y, const double* taps, int64_t width, double* __restrict sums) {
+  double* const __restrict sx = sums + kX * width;
+  double* const __restrict sy = sums + kY * width;
+  double* const __restrict sxx = sums + kXX * width;
+  double* const __restrict syy = sums + kYY * width;
+  double* const __restrict sxy = sums + kXY * width;
+  const T *x[2 * kUsualRadius + 1], *y[2 * kUsualRadius + 1];
+  double tap[kUsualRadius + 1];
+  for (int k = 0; k <= 2 * kUsualRadius; ++k) {
+    x[k] = x_rows[k];
+    y[k] = y_rows[k];
+  }
+  for (int k = 0; k <= kUsualRadius; ++k) tap[k] = taps[kUsualRadius + k];
+#pragma GCC ivdep
+  for (int64_t w = 0; w < width; ++w) {
+    const double a = x[kUsualRadius][w] - mean_x;
+    const double b = y[kUsualRadius][w] - mean_y;
+    double sum_x = tap[0] * a, sum_y = tap[0] * b, sum_xx = tap[0] * (a * a),
+           sum_yy = tap[0] * (b * b), sum_xy = tap[0] * (a * b);
+#pragma GCC unroll 5
+    for (int k = 1; k <= kUsualRadius; ++k) {
+      const double c = x[kUsualRadius - k][w] - mean_x;
+      const double d = y[kUsualRadius - k][w] - mean_y;
+      const double e = x[kUsualRadius + k][w] - mean_x;
+      const double f = y[kUsualRadius + k][w] - mean_y;
+      sum_x += tap[k] * (c + e);
+      sum_y += tap[k] * (d + f);
+      sum_xx += tap[k] * (c * c + e * e);
+      sum_yy += tap[k] * (d * d + f * f);
+      sum_xy += tap[k] * (c * d + e * f);
+    }
+    sx[w] = sum_x;
+    sy[w] = sum_y;
+    sxx[w] = sum_xx;
+    syy[w] = sum_yy;
+    sxy[w] = sum_xy;
+  }
+}
+MIR_TARGET_CLONES void WeighProducts(const float* const* x_rows,
+                                     const float* const* y_rows, double mean_x,
+                                     double mean_y, const double* taps,
+                                     int64_t width, double* sums) {
+  WeighProductsOf(x_rows, y_rows, mean_x, mean_y, taps, width, sums);
+}
+MIR_TARGET_CLONES void WeighProducts(const double* const* x_rows,
+                                     const double* const* y_rows, double mean_x,
+                                     double mean_y, const double* taps,
+                                     int64_t width, double* sums) {
+  WeighProductsOf(x_rows, y_rows, mean_x, mean_y, taps, width, sums);
+}
+
+MIR_TARGET_CLONES void WeighPairs(const double* const* rows, const double* taps,
+                                  int64_t count, double* __restrict sums) {
+  const double* row[2 * kUsualRadius + 1];
+  double tap[kUsualRadius + 1];
+  for (int k = 0; k <= 2 * kUsualRadius; ++k) row[k] = rows[k];
+  for (int k = 0; k <= kUsualRadius; ++k) tap[k] = taps[kUsualRadius + k];
+#pragma GCC ivdep
+  for (int64_t i = 0; i < count; ++i) {
+    double sum = tap[0] * row[kUsualRadius][i];
+#pragma GCC unroll 5
+    for (int k = 1; k <= kUsualRadius; ++k) {
+      sum += tap[k] * (row[kUsualRadius - k][i] + row[kUsualRadius + k][i]);
+    }
+    sums[i] = sum;
+  }
+}
+
 // As Box, with weights: taps[radius] is the middle one.
 MIR_TARGET_CLONES void TapRow(const double* __restrict in,
                               const double* __restrict taps, int64_t width,
@@ -146,6 +221,18 @@ MIR_TARGET_CLONES void TapRow(const double* __restrict in,
   for (int64_t w = 0; w < width; ++w) scratch[radius + w] = in[w];
   for (int64_t i = radius + width; i < width + 2 * radius; ++i) scratch[i] = 0;
   const double middle = taps[radius];
+  if (radius == kUsualRadius) {
+    double tap[kUsualRadius + 1];
+    for (int k = 1; k <= kUsualRadius; ++k) tap[k] = taps[kUsualRadius + k];
+    for (int64_t w = 0; w < width; ++w) {
+      const double* const at = scratch + w + kUsualRadius;
+      double sum = middle * at[0];
+#pragma GCC unroll 5
+      for (int k = 1; k <= kUsualRadius; ++k) sum += tap[k] * (at[-k] + at[k]);
+      out[w] = sum;
+    }
+    return;
+  }
   for (int64_t w = 0; w < width; ++w) out[w] = middle * in[w];
   for (int64_t k = 1; k <= radius; ++k) {
     const double tap = taps[radius + k];
@@ -209,6 +296,15 @@ MIR_TARGET_CLONES void Box(const double* __restrict in, int64_t width,
   for (int64_t i = 0; i < radius; ++i) scratch[i] = 0;
   for (int64_t w = 0; w < width; ++w) scratch[radius + w] = in[w];
   for (int64_t i = radius + width; i < padded; ++i) scratch[i] = 0;
+  if (window == 9) {
+    for (int64_t w = 0; w < width; ++w) {
+      const double* const at = scratch + w;
+      const double first = (at[1] + at[2]) + (at[3] + at[4]);
+      const double second = (at[5] + at[6]) + (at[7] + at[8]);
+      out[w] = at[0] + (first + second);
+    }
+    return;
+  }
   for (int64_t w = 0; w < width; ++w) out[w] = scratch[w];
   int64_t covered = 1;
   for (int64_t span = 2; span <= window; span *= 2) {
@@ -629,8 +725,21 @@ void Correlation<T>::WeighSlice(int64_t volume, int64_t d, const Range& range,
     return image + ((volume * depth_ + slice) * height_ + h) * width_;
   };
   const int64_t stride = rows::kSums * width_;
+  const bool usual = radius_d_ == rows::kUsualRadius && d >= radius_d_ &&
+                     d + radius_d_ < depth_;
   for (int64_t h = range.begin; h < range.end; ++h) {
     double* const sums = columns + (h - range.begin) * stride;
+    if (usual) {
+      const T* x_rows[2 * rows::kUsualRadius + 1];
+      const T* y_rows[2 * rows::kUsualRadius + 1];
+      for (int64_t k = 0; k <= 2 * radius_d_; ++k) {
+        x_rows[k] = row(x_, d - radius_d_ + k, h);
+        y_rows[k] = row(y_, d - radius_d_ + k, h);
+      }
+      rows::WeighProducts(x_rows, y_rows, mean_x, mean_y, taps_d_.data(),
+                          width_, sums);
+      continue;
+    }
     std::fill(sums, sums + stride, 0.0);
     rows::AddProducts(row(x_, d, h), row(y_, d, h), mean_x, mean_y,
                       taps_d_[radius_d_], width_, sums);
@@ -655,6 +764,13 @@ void Correlation<T>::WeighSlice(int64_t volume, int64_t d, const Range& range,
 template <typename Row>
 void WeighRows(const Row& row, const std::vector<double>& taps, int64_t radius,
                int64_t h, const Range& range, int64_t count, double* sums) {
+  if (radius == rows::kUsualRadius && h - radius >= range.begin &&
+      h + radius < range.end) {
+    const double* near[2 * rows::kUsualRadius + 1];
+    for (int64_t k = 0; k <= 2 * radius; ++k) near[k] = row(h - radius + k);
+    rows::WeighPairs(near, taps.data(), count, sums);
+    return;
+  }
   std::fill(sums, sums + count, 0.0);
   rows::AddTap(row(h), taps[radius], count, sums);
   for (int64_t k = 1; k <= radius; ++k) {
