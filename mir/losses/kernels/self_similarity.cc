@@ -146,6 +146,32 @@ MIR_TARGET_CLONES void AddRow(const double* in, double factor, int64_t width,
   AddRowOf(in, factor, width, out);
 }
 
+// out = the sum of five rows, each times its factor, in this order.
+template <typename T>
+[[gnu::always_inline]] inline void SumFiveRowsOf(const T* const* rows,
+                                                 const T* factors,
+                                                 int64_t width,
+                                                 T* __restrict out) {
+  const T *const r0 = rows[0], *const r1 = rows[1], *const r2 = rows[2],
+                 *const r3 = rows[3], *const r4 = rows[4];
+  const T f0 = factors[0], f1 = factors[1], f2 = factors[2], f3 = factors[3],
+          f4 = factors[4];
+#pragma GCC ivdep
+  for (int64_t w = 0; w < width; ++w) {
+    out[w] = f0 * r0[w] + f1 * r1[w] + f2 * r2[w] + f3 * r3[w] + f4 * r4[w];
+  }
+}
+MIR_TARGET_CLONES void SumFiveRows(const float* const* rows,
+                                   const float* factors, int64_t width,
+                                   float* out) {
+  SumFiveRowsOf(rows, factors, width, out);
+}
+MIR_TARGET_CLONES void SumFiveRows(const double* const* rows,
+                                   const double* factors, int64_t width,
+                                   double* out) {
+  SumFiveRowsOf(rows, factors, width, out);
+}
+
 // The sum over a box along w, of a row with `radius` voxels of padding.
 template <typename T>
 [[gnu::always_inline]] inline void BoxRowOf(const T* __restrict padded,
@@ -395,6 +421,26 @@ struct Padded {
   std::vector<T> memory;
 };
 
+// out = the sum of row(i) times factor(i) over [begin, end).
+template <typename T, typename Row, typename Factor>
+void SumRows(int64_t begin, int64_t end, const Row& row, const Factor& factor,
+             int64_t width, T* out) {
+  if (end - begin == 5) {
+    const T* rows[5];
+    T factors[5];
+    for (int64_t i = begin; i < end; ++i) {
+      rows[i - begin] = row(i);
+      factors[i - begin] = static_cast<T>(factor(i));
+    }
+    similarity_rows::SumFiveRows(rows, factors, width, out);
+    return;
+  }
+  std::fill(out, out + width, T(0));
+  for (int64_t i = begin; i < end; ++i) {
+    similarity_rows::AddRow(row(i), static_cast<T>(factor(i)), width, out);
+  }
+}
+
 // How often a box of `radius` about `from`, its places moved into the volume,
 // covers `to`.
 int64_t Times(int64_t to, int64_t from, int64_t size, int64_t radius) {
@@ -501,14 +547,14 @@ void Comparison<T>::ForRows(const Padded<T>& image, int64_t d,
                  columns.data() + (h + radius_) % length * stride);
     }
     for (int c = 0; c < kPairs; ++c) {
-      std::fill(padded.begin(), padded.end(), T(0));
       T* const middle = padded.data() + radius_;
-      for (int64_t k = -radius_; k <= radius_; ++k) {
-        similarity_rows::AddRow(columns.data() +
-                                    Clamp(h + k, height_) % length * stride +
-                                    c * width_,
-                                T(1), width_, middle);
-      }
+      SumRows(
+          h - radius_, h + radius_ + 1,
+          [&](int64_t from) {
+            return columns.data() + Clamp(from, height_) % length * stride +
+                   c * width_;
+          },
+          [](int64_t) { return 1; }, width_, middle);
       std::fill(padded.data(), middle, middle[0]);
       std::fill(middle + width_, middle + width_ + radius_, middle[width_ - 1]);
       similarity_rows::BoxRow(padded.data(), radius_, scale, width_,
@@ -541,14 +587,12 @@ void Comparison<T>::AdjointBoxInSlice(const T* slice, T* out) const {
   std::vector<T> padded(width_ + 2 * radius_);
   for (int64_t h = 0; h < height_; ++h) {
     for (int c = 0; c < kPairs; ++c) {
-      std::fill(padded.begin(), padded.end(), T(0));
       T* const middle = padded.data() + radius_;
-      for (int64_t from = std::max<int64_t>(h - radius_, 0);
-           from <= std::min(h + radius_, height_ - 1); ++from) {
-        similarity_rows::AddRow(
-            slice + from * stride + c * width_,
-            static_cast<T>(Times(h, from, height_, radius_)), width_, middle);
-      }
+      SumRows(
+          std::max<int64_t>(h - radius_, 0), std::min(h + radius_ + 1, height_),
+          [&](int64_t from) { return slice + from * stride + c * width_; },
+          [&](int64_t from) { return Times(h, from, height_, radius_); },
+          width_, middle);
       T* const row = out + h * stride + c * width_;
       similarity_rows::BoxRow(padded.data(), radius_, T(1), width_, row);
       // Boxes that reach beyond an end read it again.
@@ -579,14 +623,15 @@ void Comparison<T>::ScatterSlice(const Padded<T>& b, const std::vector<T>& ring,
       const bool to_first = first_d >= begin && first_d < end;
       const bool to_second = second_d >= begin && second_d < end;
       if (!to_first && !to_second) continue;
-      std::fill(factor.begin(), factor.end(), T(0));
-      for (int64_t from = std::max<int64_t>(slice - radius_, 0);
-           from <= std::min(slice + radius_, depth_ - 1); ++from) {
-        similarity_rows::AddRow(
-            ring.data() + from % length * plane + h * stride + c * width_,
-            static_cast<T>(2 * Times(slice, from, depth_, radius_)), width_,
-            factor.data());
-      }
+      SumRows(
+          std::max<int64_t>(slice - radius_, 0),
+          std::min(slice + radius_ + 1, depth_),
+          [&](int64_t from) {
+            return ring.data() + from % length * plane + h * stride +
+                   c * width_;
+          },
+          [&](int64_t from) { return 2 * Times(slice, from, depth_, radius_); },
+          width_, factor.data());
       const T* const first = Shifted(b, slice, h, pair.first);
       const T* const second = Shifted(b, slice, h, pair.second);
       const auto target = [&](int64_t d, const std::array<int, 3>& offset) {
