@@ -27,8 +27,9 @@ struct Registration {
   // is regularized, [N, 1, ...] from 0 to 1, of the displacement's resolution.
   // Undefined for others.
   at::Tensor weights = {};
-  // Of a hypernetwork: what it was found with, each from 0 to 1. The first is
-  // the regularizer's share of the loss.
+  // Of a hypernetwork: what it was found with, each from 0 to 1. The last is
+  // the regularizer's share of the loss; a first of two scales the prior of the
+  // weights.
   std::vector<double> hyperparameters = {};
 };
 

@@ -5,6 +5,7 @@
 
 #include "mir/models/layers/weights.h"
 #include "mir/models/model_list.h"
+#include "mir/models/transmorph/hyper_transmorph.h"
 #include "mir/models/transmorph/transmorph.h"
 #include "mir/models/transmorph/transmorph_affine.h"
 #include "mir/models/transmorph/transmorph_config.h"
@@ -14,6 +15,8 @@
 namespace mir::goldens {
 namespace {
 
+using models::HyperTransMorphTVF;
+using models::HyperTransMorphTVFSPR;
 using models::TransMorph;
 using models::TransMorphAffine;
 using models::TransMorphConfig;
@@ -75,6 +78,21 @@ void Run(TransMorphAffine& model, GoldenRun& run) {
   run.Out("shr", output.shear);
 }
 
+void Run(HyperTransMorphTVF& model, GoldenRun& run) {
+  const auto output =
+      model.Forward(run.In("moving"), run.In("fixed"), run.In("hyper"));
+  run.Out("pos_flow", output.displacement);
+  run.Out("neg_flow", output.inverse);
+}
+
+void Run(HyperTransMorphTVFSPR& model, GoldenRun& run) {
+  const auto output =
+      model.Forward(run.In("moving"), run.In("fixed"), run.In("hyper"));
+  run.Out("pos_flow", output.displacement);
+  run.Out("neg_flow", output.inverse);
+  run.Out("weights", output.weights);
+}
+
 template <typename Model>
 Handler Case(const TransMorphConfig& config) {
   return [=](GoldenRun& run) {
@@ -115,6 +133,11 @@ HandlerTable TransMorphHandlers() {
   TransMorphConfig addition = TimeVarying({16, 32, 32}, 3, /*svf=*/true);
   addition.composition = "addition";
   TransMorphConfig affine;  // The published one.
+  TransMorphConfig hyper = TimeVarying({16, 32, 32}, 3, /*svf=*/true);
+  hyper.swin.embed_dim = 12;
+  hyper.swin.depths = {2, 2, 1};
+  hyper.swin.num_heads = {2, 2, 4};
+  hyper.swin.mlp_ratio = 2;
   return {
       {"tm_3lvl", Case<TransMorph>(full)},
       {"tm_3lvl_svf", Case<TransMorph>(Small({32, 32, 32}))},
@@ -133,6 +156,15 @@ HandlerTable TransMorphHandlers() {
                              TimeVarying({16, 16, 16}, 3, /*svf=*/true))},
       {"tm_affine_swin", Case<TransMorphAffine>(Small({32, 32, 32}))},
       {"tm_affine_dswin", Case<TransMorphAffine>(Small({16, 32, 32}, "dswin"))},
+      {"hyper_tm_tvf", Case<HyperTransMorphTVF>(hyper)},
+      {"hyper_tm_tvfspr_fixed", Case<HyperTransMorphTVFSPR>(hyper)},
+      {"hyper_tm_tvf@published",
+       Published<HyperTransMorphTVF>(
+           Named("hyper_transmorph_tvf", "default", TransMorphKind::kHyper))},
+      {"hyper_tm_tvfspr@published",
+       Published<HyperTransMorphTVFSPR>(Named("hyper_transmorph_tvf_spr",
+                                              "default",
+                                              TransMorphKind::kHyper))},
       {"tm_3lvl@published",
        Published<TransMorph>(Named("transmorph", "ixi", kPlain))},
       {"tm_3lvl_default@published",

@@ -6,7 +6,7 @@
 
 #include <memory>
 
-#include "mir/models/layers/convolution.h"
+#include "mir/models/layers/conditioned.h"
 
 namespace mir::models {
 
@@ -20,17 +20,24 @@ enum class BlockNorm {
 
 // A 3-D convolution (3x3x3, stride 1, no bias), a normalisation and a leaky
 // ReLU of slope 0.01: MIR's Conv3dReLU. Keys: `0.weight`, with kBatch also
-// those of a BatchNorm under `1`.
+// those of a BatchNorm under `1`. In a hypernetwork the ReLU comes before the
+// normalisation, and the keys are `conv` and `nm`.
 class Conv3dReLU : public torch::nn::Module {
  public:
   Conv3dReLU(int64_t in_channels, int64_t out_channels,
-             BlockNorm norm = BlockNorm::kInstance);
+             BlockNorm norm = BlockNorm::kInstance, bool hyper = false);
 
-  // [N, in_channels, D, H, W] to [N, out_channels, D, H, W]
-  at::Tensor forward(const at::Tensor& input) const;
+  //   input      [N, in_channels, D, H, W]
+  //   embedding  of a HyperEmbedding; not looked at without one
+  //   returns    [N, out_channels, D, H, W]
+  at::Tensor forward(const at::Tensor& input,
+                     const at::Tensor& embedding = {}) const;
 
  private:
-  std::shared_ptr<Convolution> convolution_;
+  at::Tensor Normalised(const at::Tensor& features) const;
+
+  const bool hyper_;
+  std::shared_ptr<ConditionedConvolution> convolution_;
   std::shared_ptr<BatchNorm> batch_norm_;  // With kBatch.
 };
 
@@ -39,16 +46,19 @@ class Conv3dReLU : public torch::nn::Module {
 class DecoderBlock : public torch::nn::Module {
  public:
   // `skip_channels`: of the shortcut; 0 for none.
-  DecoderBlock(int64_t in_channels, int64_t out_channels,
-               int64_t skip_channels);
+  DecoderBlock(int64_t in_channels, int64_t out_channels, int64_t skip_channels,
+               bool hyper = false);
 
-  //   input    [N, in_channels, D, H, W]
-  //   skip     [N, skip_channels, 2 D, 2 H, 2 W], undefined for none
-  //   returns  [N, out_channels, 2 D, 2 H, 2 W]
-  at::Tensor forward(const at::Tensor& input, const at::Tensor& skip) const;
+  //   input      [N, in_channels, D, H, W]
+  //   skip       [N, skip_channels, 2 D, 2 H, 2 W], undefined for none
+  //   embedding  as for Conv3dReLU
+  //   returns    [N, out_channels, 2 D, 2 H, 2 W]
+  at::Tensor forward(const at::Tensor& input, const at::Tensor& skip,
+                     const at::Tensor& embedding = {}) const;
 
   // The same for an input whose resolution is doubled already.
-  at::Tensor Convolve(const at::Tensor& doubled, const at::Tensor& skip) const;
+  at::Tensor Convolve(const at::Tensor& doubled, const at::Tensor& skip,
+                      const at::Tensor& embedding = {}) const;
 
  private:
   std::shared_ptr<Conv3dReLU> conv1_, conv2_;
@@ -57,6 +67,12 @@ class DecoderBlock : public torch::nn::Module {
 // Twice the resolution along each spatial axis, trilinear
 // (align_corners=False): [N, C, D, H, W] to [N, C, 2 D, 2 H, 2 W].
 at::Tensor DoubleResolution(const at::Tensor& input);
+
+// The mean over kernel_size^3 neighbourhoods at every other voxel, `padding`
+// zeros around the volume included: [N, C, D, H, W] to half the size along each
+// axis. In float32 at least; comes back in the images' dtype.
+at::Tensor AveragePool(const at::Tensor& images, int64_t kernel_size,
+                       int64_t padding);
 
 // Normalises each channel of each volume to mean 0 and variance 1 (eps 1e-5),
 // torch.nn.InstanceNorm3d without parameters. [N, C, ...] in and out.

@@ -14,10 +14,12 @@ class Backbone : public torch::nn::Module {
   using torch::nn::Module::Module;
 
   //   moving, fixed  [N, C, D, H, W]  floating, of equal shape
+  //   embedding      [1, 96] of a HyperEmbedding; not looked at without one
   //   returns        one set of features for the pair per level, from fine to
   //                  coarse: [N, features, d, h, w]
-  virtual std::vector<at::Tensor> Features(const at::Tensor& moving,
-                                           const at::Tensor& fixed) const = 0;
+  virtual std::vector<at::Tensor> Features(
+      const at::Tensor& moving, const at::Tensor& fixed,
+      const at::Tensor& embedding) const = 0;
 };
 
 }  // namespace mir::models

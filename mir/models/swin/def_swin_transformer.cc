@@ -382,7 +382,8 @@ std::vector<Pair> DefSwinTransformer::forward(const at::Tensor& moving,
 }
 
 std::vector<at::Tensor> DefSwinTransformer::Features(
-    const at::Tensor& moving, const at::Tensor& fixed) const {
+    const at::Tensor& moving, const at::Tensor& fixed,
+    const at::Tensor& /*embedding*/) const {
   std::vector<at::Tensor> sums;
   for (const Pair& pair : forward(moving, fixed)) {
     sums.push_back(pair.moving + pair.fixed);

@@ -48,8 +48,9 @@ class DefSwinTransformer : public Backbone {
                             const at::Tensor& fixed) const;
 
   // The sum of both streams.
-  std::vector<at::Tensor> Features(const at::Tensor& moving,
-                                   const at::Tensor& fixed) const override;
+  std::vector<at::Tensor> Features(
+      const at::Tensor& moving, const at::Tensor& fixed,
+      const at::Tensor& embedding = {}) const override;
 
  protected:
   DefSwinTransformer(const char* name, const SwinConfig& config,

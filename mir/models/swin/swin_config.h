@@ -44,6 +44,10 @@ struct SwinConfig {
   // Of the convolutions that find the windows' offsets, one per level at
   // least; odd.
   std::vector<int64_t> dwin_kernel_size = {7, 5, 3};
+
+  // No key, but which of MIR's classes it is: a hypernetwork makes the weights
+  // of patches, attention and Mlps (plain Swin alone).
+  bool hyper = false;
 };
 
 // The keys above.

@@ -41,18 +41,20 @@ at::Tensor PadToPatches(const at::Tensor& images, int64_t patch) {
 
 }  // namespace
 
-Mlp::Mlp(int64_t features, int64_t hidden_features, double drop_rate)
+Mlp::Mlp(int64_t features, int64_t hidden_features, double drop_rate,
+         bool hyper)
     : torch::nn::Module("Mlp"), drop_rate_(drop_rate) {
-  fc1_ = register_module("fc1",
-                         std::make_shared<Linear>(features, hidden_features));
-  fc2_ = register_module("fc2",
-                         std::make_shared<Linear>(hidden_features, features));
+  fc1_ =
+      AddLinear(*this, "fc1", features, hidden_features, /*bias=*/true, hyper);
+  fc2_ =
+      AddLinear(*this, "fc2", hidden_features, features, /*bias=*/true, hyper);
 }
 
-at::Tensor Mlp::forward(const at::Tensor& input) const {
-  const at::Tensor hidden =
-      Dropout(at::gelu(fc1_->forward(input)), drop_rate_, is_training());
-  return Dropout(fc2_->forward(hidden), drop_rate_, is_training());
+at::Tensor Mlp::forward(const at::Tensor& input,
+                        const at::Tensor& embedding) const {
+  const at::Tensor hidden = Dropout(at::gelu(fc1_->Apply(input, embedding)),
+                                    drop_rate_, is_training());
+  return Dropout(fc2_->Apply(hidden, embedding), drop_rate_, is_training());
 }
 
 at::Tensor DropPath::forward(const at::Tensor& input) const {
@@ -150,17 +152,19 @@ PatchEmbed::PatchEmbed(const SwinConfig& config, int64_t in_channels)
   options.in_channels = in_channels;
   options.out_channels = config.embed_dim;
   options.kernel_size = options.stride = config.patch_size;
-  options.padding = 0;
-  proj_ = register_module("proj", std::make_shared<Convolution>(options));
+  options.padding = config.hyper ? 1 : 0;
+  proj_ = AddConvolution(*this, "proj", options, {.hyper = config.hyper});
   if (config.patch_norm) {
     norm_ =
         register_module("norm", std::make_shared<LayerNorm>(config.embed_dim));
   }
 }
 
-at::Tensor PatchEmbed::forward(const at::Tensor& images) const {
-  const at::Tensor tokens = proj_->forward(PadToPatches(images, patch_size_))
-                                .permute({0, 2, 3, 4, 1});
+at::Tensor PatchEmbed::forward(const at::Tensor& images,
+                               const at::Tensor& embedding) const {
+  const at::Tensor tokens =
+      proj_->Convolve(PadToPatches(images, patch_size_), embedding)
+          .permute({0, 2, 3, 4, 1});
   return norm_ == nullptr ? tokens : norm_->forward(tokens);
 }
 

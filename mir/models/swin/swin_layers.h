@@ -6,25 +6,29 @@
 
 #include <memory>
 
-#include "mir/models/layers/convolution.h"
+#include "mir/models/layers/conditioned.h"
 #include "mir/models/layers/floating_module.h"
 #include "mir/models/layers/linear.h"
 #include "mir/models/swin/swin_config.h"
 #include "mir/models/swin/windows.h"
 
-// What the Swin backbones share. Features are [N, D, H, W, C] unless said.
+// What the Swin backbones share. Features are [N, D, H, W, C] unless said; an
+// embedding is that of a HyperEmbedding, which layers without `hyper` do not
+// look at.
 namespace mir::models {
 
 // Two linear layers with a GELU between, on the last axis (MIR's Mlp). Dropout
 // after each, in training.
 class Mlp : public torch::nn::Module {
  public:
-  Mlp(int64_t features, int64_t hidden_features, double drop_rate);
-  at::Tensor forward(const at::Tensor& input) const;
+  Mlp(int64_t features, int64_t hidden_features, double drop_rate,
+      bool hyper = false);
+  at::Tensor forward(const at::Tensor& input,
+                     const at::Tensor& embedding = {}) const;
 
  private:
   const double drop_rate_;
-  std::shared_ptr<Linear> fc1_, fc2_;
+  std::shared_ptr<ConditionedLinear> fc1_, fc2_;
 };
 
 // Zeroes each sample with probability `rate` in training, and scales the others
@@ -86,17 +90,20 @@ class PatchMerging : public torch::nn::Module {
 };
 
 // Cuts images into patches, each of which becomes a token: MIR's PatchEmbed.
+// With `config.hyper` the patches begin a voxel before the image, at a zero, as
+// in MIR; their number is the same.
 class PatchEmbed : public torch::nn::Module {
  public:
   PatchEmbed(const SwinConfig& config, int64_t in_channels);
 
   // [N, in_channels, D, H, W] to [N, D / patch, H / patch, W / patch, C],
   // rounded up: zeros are appended at the end of each axis.
-  at::Tensor forward(const at::Tensor& images) const;
+  at::Tensor forward(const at::Tensor& images,
+                     const at::Tensor& embedding = {}) const;
 
  private:
   const int64_t patch_size_;
-  std::shared_ptr<Convolution> proj_;
+  std::shared_ptr<ConditionedConvolution> proj_;
   std::shared_ptr<LayerNorm> norm_;  // Null without `patch_norm`.
 };
 

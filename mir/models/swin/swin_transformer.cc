@@ -9,6 +9,7 @@
 #include <string>
 
 #include "mir/autograd/recompute.h"
+#include "mir/models/layers/conditioned.h"
 
 namespace mir::models {
 namespace {
@@ -19,25 +20,26 @@ class WindowAttention : public RelativeBias {
       : RelativeBias("WindowAttention", WindowOf(config), heads, config.rpe),
         heads_(heads),
         scale_(1 / std::sqrt(double(features / heads))) {
-    qkv_ = register_module("qkv", std::make_shared<Linear>(
-                                      features, 3 * features, config.qkv_bias));
-    proj_ =
-        register_module("proj", std::make_shared<Linear>(features, features));
+    qkv_ = AddLinear(*this, "qkv", features, 3 * features, config.qkv_bias,
+                     config.hyper);
+    proj_ = AddLinear(*this, "proj", features, features, /*bias=*/true,
+                      config.hyper);
   }
 
   // [N * windows, tokens, C] in and out; `mask` as for AttentionWeights.
-  at::Tensor forward(const at::Tensor& windows, const at::Tensor& mask) const {
+  at::Tensor forward(const at::Tensor& windows, const at::Tensor& mask,
+                     const at::Tensor& embedding) const {
     const at::Tensor qkv =
-        SplitHeads(qkv_->forward(windows), /*parts=*/3, heads_);
+        SplitHeads(qkv_->Apply(windows, embedding), /*parts=*/3, heads_);
     const at::Tensor attention =
         AttentionWeights(qkv[0] * scale_, qkv[1], Bias(), mask);
-    return proj_->forward(JoinHeads(at::matmul(attention, qkv[2])));
+    return proj_->Apply(JoinHeads(at::matmul(attention, qkv[2])), embedding);
   }
 
  private:
   const int64_t heads_;
   const double scale_;
-  std::shared_ptr<Linear> qkv_, proj_;
+  std::shared_ptr<ConditionedLinear> qkv_, proj_;
 };
 
 // Attention in windows and an Mlp, each with a shortcut.
@@ -59,21 +61,23 @@ class Block : public torch::nn::Module {
     mlp_ = register_module(
         "mlp",
         std::make_shared<Mlp>(features, int64_t(features * config.mlp_ratio),
-                              config.drop_rate));
+                              config.drop_rate, config.hyper));
   }
 
   bool IsShifted() const { return shift_[0] > 0; }
 
   // [N, D, H, W, C] in and out; `mask` is ShiftMask's, for shifted blocks.
-  at::Tensor forward(const at::Tensor& input, const at::Tensor& mask) const {
+  at::Tensor forward(const at::Tensor& input, const at::Tensor& mask,
+                     const at::Tensor& embedding) const {
     const Size3 sizes = {input.size(1), input.size(2), input.size(3)};
     const at::Tensor windows = CutIntoWindows(
         PadAndShift(norm1_->forward(input), window_, shift_), window_);
-    const at::Tensor attended =
-        JoinWindows(attn_->forward(windows, IsShifted() ? mask : at::Tensor()),
-                    sizes, window_, shift_);
+    const at::Tensor attended = JoinWindows(
+        attn_->forward(windows, IsShifted() ? mask : at::Tensor(), embedding),
+        sizes, window_, shift_);
     const at::Tensor x = input + drop_path_->forward(attended);
-    return x + drop_path_->forward(mlp_->forward(norm2_->forward(x)));
+    return x +
+           drop_path_->forward(mlp_->forward(norm2_->forward(x), embedding));
   }
 
  private:
@@ -107,7 +111,7 @@ class SwinTransformer::Level : public torch::nn::Module {
   }
 
   // [N, D, H, W, C] in and out.
-  at::Tensor forward(at::Tensor x) const {
+  at::Tensor forward(at::Tensor x, const at::Tensor& embedding) const {
     at::Tensor mask;
     for (const auto& block : *blocks_) {
       if (block->IsShifted() && !mask.defined()) {
@@ -115,13 +119,16 @@ class SwinTransformer::Level : public torch::nn::Module {
                          ShiftOf(window_, /*block=*/1), x.device());
       }
       if (use_checkpoint_) {
+        std::vector<at::Tensor> inputs = {x};
+        if (embedding.defined()) inputs.push_back(embedding);
         x = autograd::Recompute(
-            [block, mask](const at::Tensor& input) {
-              return block->forward(input, mask);
+            [block, mask](const std::vector<at::Tensor>& given) {
+              return std::vector<at::Tensor>{block->forward(
+                  given[0], mask, given.size() > 1 ? given[1] : at::Tensor())};
             },
-            x, block->parameters());
+            inputs, block->parameters())[0];
       } else {
-        x = block->forward(x, mask);
+        x = block->forward(x, mask, embedding);
       }
     }
     return x;
@@ -163,14 +170,14 @@ SwinTransformer::SwinTransformer(const SwinConfig& config)
 }
 
 std::vector<at::Tensor> SwinTransformer::forward(
-    const at::Tensor& images) const {
+    const at::Tensor& images, const at::Tensor& embedding) const {
   CheckImages("SwinTransformer", images, config_.in_chans, config_);
-  at::Tensor x = AddPosition(patch_embed_->forward(images), config_,
+  at::Tensor x = AddPosition(patch_embed_->forward(images, embedding), config_,
                              absolute_pos_embed_, is_training());
   std::vector<at::Tensor> features;
   const int64_t last = config_.out_indices.back();
   for (int64_t level = 0; level <= last; ++level) {
-    x = (*layers_)[level].forward(x);
+    x = (*layers_)[level].forward(x, embedding);
     const size_t given = features.size();
     if (config_.out_indices[given] == level) {
       features.push_back(norms_[given]->forward(x).permute({0, 4, 1, 2, 3}));
@@ -181,8 +188,9 @@ std::vector<at::Tensor> SwinTransformer::forward(
 }
 
 std::vector<at::Tensor> SwinTransformer::Features(
-    const at::Tensor& moving, const at::Tensor& fixed) const {
-  return forward(at::cat({moving, fixed}, /*dim=*/1));
+    const at::Tensor& moving, const at::Tensor& fixed,
+    const at::Tensor& embedding) const {
+  return forward(at::cat({moving, fixed}, /*dim=*/1), embedding);
 }
 
 }  // namespace mir::models

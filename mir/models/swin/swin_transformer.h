@@ -24,6 +24,9 @@ namespace mir::models {
 // Windows", ICCV 2021; Chen et al., "TransMorph: Transformer for unsupervised
 // medical image registration", Medical Image Analysis 82, 2022.
 //
+// With `config.hyper` it is that of MIR's HyperTransMorph, whose weights a
+// hypernetwork makes.
+//
 // Sizes that are no multiple of a patch or a window are padded with zeros at
 // the end of the axis, which take part in what follows, as in MIR.
 class SwinTransformer : public Backbone {
@@ -37,11 +40,15 @@ class SwinTransformer : public Backbone {
   //   returns  level i: [N, embed_dim 2^i, D / (patch 2^i), ...], D / patch
   //            rounded up; their memory has the channels last
   //
+  // With `config.hyper`, `embedding` is that of a HyperEmbedding, [1, 96].
+  //
   // Throws c10::ValueError where a shape is not so, or tokens cannot be halved.
-  std::vector<at::Tensor> forward(const at::Tensor& images) const;
+  std::vector<at::Tensor> forward(const at::Tensor& images,
+                                  const at::Tensor& embedding = {}) const;
 
   std::vector<at::Tensor> Features(const at::Tensor& moving,
-                                   const at::Tensor& fixed) const override;
+                                   const at::Tensor& fixed,
+                                   const at::Tensor& embedding) const override;
 
  private:
   class Level;

@@ -3,6 +3,7 @@
 
 #include "mir/base/status_macros.h"
 #include "mir/models/registry.h"
+#include "mir/models/transmorph/hyper_transmorph.h"
 #include "mir/models/transmorph/transmorph.h"
 #include "mir/models/transmorph/transmorph_config.h"
 #include "mir/models/transmorph/transmorph_tvf.h"
@@ -30,6 +31,12 @@ ModelFactory Factory(const char* name, TransMorphKind kind) {
     RegisterModel("transmorph_tvf_spr",
                   Factory<TransMorphTVFSPR>("TransMorphTVFSPR",
                                             TransMorphKind::kTimeVarying)) &&
+    RegisterModel("hyper_transmorph_tvf",
+                  Factory<HyperTransMorphTVF>("HyperTransMorphTVF",
+                                              TransMorphKind::kHyper)) &&
+    RegisterModel("hyper_transmorph_tvf_spr",
+                  Factory<HyperTransMorphTVFSPR>("HyperTransMorphTVFSPR",
+                                                 TransMorphKind::kHyper)) &&
     RegisterModel(
         "transmorph_tvf_autopet_atlas",
         Factory<TransMorphTVFAutoPETAtlas>("TransMorphTVFAutoPETAtlas",

@@ -74,7 +74,8 @@ TransMorphAffine::Output TransMorphAffine::Forward(const at::Tensor& moving,
       "TransMorphAffine wants two images [N, 1, D, H, W] of the sizes ", wanted,
       " that it was built for (img_size), not ", moving.sizes(), " and ",
       fixed.sizes());
-  const at::Tensor coarsest = transformer_->Features(moving, fixed).back();
+  const at::Tensor coarsest = 
+      transformer_->Features(moving, fixed, /*embedding=*/{}).back();
   // A few angles and lengths move every voxel: no autocast from here.
   const precision::Fp32Region region;
   const at::Tensor features =

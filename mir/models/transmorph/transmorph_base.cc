@@ -2,20 +2,16 @@
 
 #include <ATen/TensorOperators.h>
 #include <ATen/autocast_mode.h>
-#include <ATen/ops/avg_pool3d.h>
 #include <ATen/ops/clamp.h>
 #include <c10/util/Exception.h>
 
 #include "mir/geometry/vec_int.h"
 #include "mir/models/identity_grid.h"
-#include "mir/models/layers/weights.h"
 #include "mir/models/swin/make_backbone.h"
-#include "mir/precision/op_fallback.h"
 
 namespace mir::models {
 namespace {
 
-constexpr double kFlowDeviation = 1e-5;
 constexpr double kFarthest = 100;  // Voxels.
 
 // Stands where MIR registers its VecInt.
@@ -27,6 +23,11 @@ class VecIntGrid : public torch::nn::Module {
   }
 };
 
+TransMorphConfig ConfigOf(TransMorphConfig config, TransMorphKind kind) {
+  config.swin.hyper = kind == TransMorphKind::kHyper;
+  return config;
+}
+
 std::vector<int64_t> Scaled(std::vector<int64_t> sizes, int64_t scale) {
   for (int64_t& size : sizes) size *= scale;
   return sizes;
@@ -34,23 +35,23 @@ std::vector<int64_t> Scaled(std::vector<int64_t> sizes, int64_t scale) {
 
 }  // namespace
 
-RegistrationHead::RegistrationHead(int64_t in_channels)
+RegistrationHead::RegistrationHead(int64_t in_channels, bool hyper)
     : torch::nn::Module("RegistrationHead") {
   ConvolutionOptions options;
   options.in_channels = in_channels;
   options.out_channels = 3;
-  convolution_ = register_module("0", std::make_shared<Convolution>(options));
-  InitNormal(convolution_->weight, 0, kFlowDeviation);
-  InitConstant(convolution_->bias, 0);
+  convolution_ = AddConvolution(*this, hyper ? "conv3d" : "0", options,
+                                {.hyper = hyper, .near_zero = true});
 }
 
-at::Tensor RegistrationHead::forward(const at::Tensor& features) const {
-  return convolution_->forward(features);
+at::Tensor RegistrationHead::forward(const at::Tensor& features,
+                                     const at::Tensor& embedding) const {
+  return convolution_->Convolve(features, embedding);
 }
 
 TransMorphBase::TransMorphBase(const char* name, const TransMorphConfig& config,
                                TransMorphKind kind)
-    : name_(name), config_(config) {
+    : name_(name), config_(ConfigOf(config, kind)) {
   const std::string fault = FaultOf(config, kind);
   TORCH_CHECK_VALUE(fault.empty(), name, ": ", fault);
 }
@@ -70,14 +71,14 @@ void TransMorphBase::RegisterTrunk() {
   const auto skip = [&](int64_t channels) {
     return config_.if_transskip ? channels : 0;
   };
-  up0_ = register_module(
-      "up0", std::make_shared<DecoderBlock>(4 * features, 2 * features,
-                                            skip(2 * features)));
-  up1_ = register_module("up1", std::make_shared<DecoderBlock>(
-                                    2 * features, features, skip(features)));
-  up2_ =
-      register_module("up2", std::make_shared<DecoderBlock>(
-                                 features, features / 2, skip(features / 2)));
+  const auto block = [&](const char* name, int64_t inputs) {
+    return register_module(
+        name, std::make_shared<DecoderBlock>(inputs, inputs / 2,
+                                             skip(inputs / 2), hyper()));
+  };
+  up0_ = block("up0", 4 * features);
+  up1_ = block("up1", 2 * features);
+  up2_ = block("up2", features);
 }
 
 void TransMorphBase::RegisterSpatialTransformer(const std::string& name,
@@ -120,20 +121,18 @@ void TransMorphBase::CheckPair(const at::Tensor& moving,
       moving.scalar_type(), " (or autocast)");
 }
 
-std::vector<at::Tensor> TransMorphBase::Features(
-    const at::Tensor& moving, const at::Tensor& fixed) const {
-  return transformer_->Features(moving, fixed);
-}
-
 at::Tensor TransMorphBase::Decode(const at::Tensor& moving,
                                   const at::Tensor& fixed,
-                                  const at::Tensor& half_skip) const {
-  const std::vector<at::Tensor> features = Features(moving, fixed);
+                                  const at::Tensor& half_skip,
+                                  const at::Tensor& embedding) const {
+  const std::vector<at::Tensor> features =
+      transformer_->Features(moving, fixed, embedding);
   const bool skip = config_.if_transskip;
   const at::Tensor none;
-  at::Tensor x = up0_->forward(features[2], skip ? features[1] : none);
-  x = up1_->forward(x, skip ? features[0] : none);
-  return up2_->forward(x, skip ? half_skip : none);
+  at::Tensor x =
+      up0_->forward(features[2], skip ? features[1] : none, embedding);
+  x = up1_->forward(x, skip ? features[0] : none, embedding);
+  return up2_->forward(x, skip ? half_skip : none, embedding);
 }
 
 at::Tensor TransMorphBase::Integrate(const at::Tensor& velocity) const {
@@ -141,16 +140,6 @@ at::Tensor TransMorphBase::Integrate(const at::Tensor& velocity) const {
       geometry::VecInt(velocity, static_cast<int>(config_.SVF_steps),
                        geometry::WarpConvention::kMirCompatible),
       -kFarthest, kFarthest);
-}
-
-at::Tensor AveragePool(const at::Tensor& images, int64_t kernel_size,
-                       int64_t padding) {
-  return precision::WithFallback(
-      precision::Op::kAveragePool3d,
-      [&](const at::Tensor& x) {
-        return at::avg_pool3d(x, kernel_size, /*stride=*/2, padding);
-      },
-      images);
 }
 
 }  // namespace mir::models

@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "mir/models/layers/convolution.h"
+#include "mir/models/layers/conditioned.h"
 #include "mir/models/layers/decoder_block.h"
 #include "mir/models/registration_model.h"
 #include "mir/models/swin/backbone.h"
@@ -16,16 +16,19 @@
 namespace mir::models {
 
 // A convolution that turns features into a displacement or velocity, near zero
-// at first: MIR's RegistrationHead (keys `0.weight`, `0.bias`).
+// at first: MIR's RegistrationHead (keys under `0`; of a hypernetwork under
+// `conv3d`).
 class RegistrationHead : public torch::nn::Module {
  public:
-  explicit RegistrationHead(int64_t in_channels);
+  explicit RegistrationHead(int64_t in_channels, bool hyper = false);
 
-  // [N, in_channels, D, H, W] to [N, 3, D, H, W]
-  at::Tensor forward(const at::Tensor& features) const;
+  // [N, in_channels, D, H, W] to [N, 3, D, H, W]; `embedding` as for
+  // Conv3dReLU.
+  at::Tensor forward(const at::Tensor& features,
+                     const at::Tensor& embedding = {}) const;
 
  private:
-  std::shared_ptr<Convolution> convolution_;
+  std::shared_ptr<ConditionedConvolution> convolution_;
 };
 
 // What the TransMorph models share: the backbone, and the decoder up to half
@@ -62,14 +65,15 @@ class TransMorphBase : public RegistrationModel {
   // that are multiples of `SizeMultiple`.
   void CheckPair(const at::Tensor& moving, const at::Tensor& fixed) const;
 
-  // Features of the pair, from fine to coarse.
-  std::vector<at::Tensor> Features(const at::Tensor& moving,
-                                   const at::Tensor& fixed) const;
+  // Whether a hypernetwork makes the weights.
+  bool hyper() const { return config_.swin.hyper; }
 
   //   half_skip  [N, embed_dim / 2, D / 2, H / 2, W / 2], or undefined for none
-  //   returns    of that shape
+  //   embedding  of a HyperEmbedding; not looked at without one
+  //   returns    [N, embed_dim / 2, D / 2, H / 2, W / 2]
   at::Tensor Decode(const at::Tensor& moving, const at::Tensor& fixed,
-                    const at::Tensor& half_skip) const;
+                    const at::Tensor& half_skip,
+                    const at::Tensor& embedding = {}) const;
 
   // Integrates a velocity and clamps it to 100 voxels, as MIR.
   at::Tensor Integrate(const at::Tensor& velocity) const;
@@ -81,12 +85,6 @@ class TransMorphBase : public RegistrationModel {
   std::shared_ptr<Backbone> transformer_;
   std::shared_ptr<DecoderBlock> up0_, up1_, up2_;
 };
-
-// The mean over kernel_size^3 neighbourhoods at every other voxel, `padding`
-// zeros around the volume included: [N, C, D, H, W] to half the size along each
-// axis. In float32 at least; comes back in the images' dtype.
-at::Tensor AveragePool(const at::Tensor& images, int64_t kernel_size,
-                       int64_t padding);
 
 }  // namespace mir::models
 

@@ -17,6 +17,10 @@ struct Fault {
   std::string wanted;
 };
 
+bool IsTimeVarying(TransMorphKind kind) {
+  return kind == TransMorphKind::kTimeVarying || kind == TransMorphKind::kHyper;
+}
+
 Fault FirstFault(const TransMorphConfig& config, TransMorphKind kind) {
   const SwinConfig& swin = config.swin;
   const std::vector<int64_t> three = {0, 1, 2};
@@ -50,11 +54,14 @@ Fault FirstFault(const TransMorphConfig& config, TransMorphKind kind) {
       !config.if_convskip) {
     return {"if_convskip", "true where if_transskip is"};
   }
-  if (kind == TransMorphKind::kTimeVarying && !config.if_transskip) {
+  if (IsTimeVarying(kind) && !config.if_transskip) {
     return {"if_transskip", "true for a time-varying model"};
   }
-  if (kind == TransMorphKind::kTimeVarying && !config.if_convskip) {
+  if (IsTimeVarying(kind) && !config.if_convskip) {
     return {"if_convskip", "true for a time-varying model"};
+  }
+  if (kind == TransMorphKind::kHyper && config.swin_type != "swin") {
+    return {"swin_type", "swin, the backbone that MIR's hypernetworks have"};
   }
   if (config.reg_head_chan < 1 || config.reg_head_chan > 4096) {
     return {"reg_head_chan", "from 1 to 4096"};
@@ -79,7 +86,7 @@ std::vector<std::string> Keys(TransMorphKind kind) {
     keys.push_back("SVF");
     keys.push_back("SVF_steps");
   }
-  if (kind == TransMorphKind::kTimeVarying) {
+  if (IsTimeVarying(kind)) {
     keys.push_back("time_steps");
     keys.push_back("composition");
   }

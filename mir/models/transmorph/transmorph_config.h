@@ -34,6 +34,7 @@ struct TransMorphConfig {
 enum class TransMorphKind {
   kPlain,        // TransMorph
   kTimeVarying,  // The TVF models.
+  kHyper,        // Their hypernetworks, with a plain Swin.
   kAffine,       // TransMorphAffine, which has no decoder.
 };
 
@@ -42,6 +43,7 @@ enum class TransMorphKind {
 // (`depths`, `out_indices`), patches of 4, and
 //   kPlain        if_convskip where there is if_transskip
 //   kTimeVarying  both
+//   kHyper        both, and swin_type "swin"
 // as MIR's does, whose other configurations fail in forward.
 absl::StatusOr<TransMorphConfig> TransMorphConfigFromJson(
     const char* model, const nlohmann::json& config, TransMorphKind kind,

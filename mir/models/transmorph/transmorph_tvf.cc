@@ -25,29 +25,54 @@ void TransMorphTimeVarying::RegisterSteps(BlockNorm norm) {
   const int64_t half = config().swin.embed_dim / 2;
   const int64_t full = config().reg_head_chan;
   RegisterTrunk();
-  c1_ = register_module("c1", std::make_shared<Conv3dReLU>(2, half, norm));
+  c1_ = register_module("c1",
+                        std::make_shared<Conv3dReLU>(2, half, norm, hyper()));
   reg_heads_ = register_module(
       "reg_heads", std::make_shared<ModuleList<RegistrationHead>>());
   up3s_ = register_module("up3s", std::make_shared<ModuleList<DecoderBlock>>());
   cs_ = register_module("cs", std::make_shared<ModuleList<Conv3dReLU>>());
   for (int64_t step = 0; step < config().time_steps; ++step) {
-    reg_heads_->Append(std::make_shared<RegistrationHead>(full));
-    up3s_->Append(std::make_shared<DecoderBlock>(half, full, half));
-    cs_->Append(std::make_shared<Conv3dReLU>(2, half, norm));
+    reg_heads_->Append(std::make_shared<RegistrationHead>(full, hyper()));
+    up3s_->Append(std::make_shared<DecoderBlock>(half, full, half, hyper()));
+    cs_->Append(std::make_shared<Conv3dReLU>(2, half, norm, hyper()));
   }
 }
 
 void TransMorphTimeVarying::RegisterUnusedHead() {
-  register_module("reg_head",
-                  std::make_shared<RegistrationHead>(config().reg_head_chan));
+  register_module("reg_head", std::make_shared<RegistrationHead>(
+                                  config().reg_head_chan, hyper()));
+}
+
+void TransMorphTimeVarying::RegisterSigmas() {
+  const int64_t half = config().swin.embed_dim / 2;
+  const auto block = [&](const char* name, int64_t inputs) {
+    return register_module(
+        name, std::make_shared<Conv3dReLU>(inputs, half, BlockNorm::kInstance,
+                                           hyper()));
+  };
+  sigma_0_ = block("sigma_0", config().reg_head_chan);
+  sigma_1_ = block("sigma_1", half);
+  ConvolutionOptions options;
+  options.in_channels = half;
+  sigma_2_ = register_module("sigma_2", std::make_shared<Convolution>(options));
+}
+
+at::Tensor TransMorphTimeVarying::RegularizerWeights(
+    const at::Tensor& features, const at::Tensor& embedding) const {
+  const at::Tensor x =
+      sigma_1_->forward(sigma_0_->forward(features, embedding), embedding);
+  return at::clamp(at::sigmoid(sigma_2_->forward(x)), kLeastWeight, 1);
 }
 
 TransMorphTimeVarying::Steps TransMorphTimeVarying::RunSteps(
-    const at::Tensor& moving, const at::Tensor& fixed, bool by_itself) const {
+    const at::Tensor& moving, const at::Tensor& fixed, bool by_itself,
+    const at::Tensor& embedding) const {
   const at::Tensor images = at::cat({moving, fixed}, /*dim=*/1);
-  const at::Tensor decoded = Decode(
-      moving, fixed,
-      c1_->forward(AveragePool(images, /*kernel_size=*/3, /*padding=*/1)));
+  const at::Tensor decoded =
+      Decode(moving, fixed,
+             c1_->forward(AveragePool(images, /*kernel_size=*/3, /*padding=*/1),
+                          embedding),
+             embedding);
   // What each step's block would double anew.
   const at::Tensor doubled = DoubleResolution(decoded);
 
@@ -55,11 +80,12 @@ TransMorphTimeVarying::Steps TransMorphTimeVarying::RunSteps(
   at::Tensor warped = moving;
   for (size_t step = 0; step < cs_->size(); ++step) {
     const at::Tensor seen =
-        (*cs_)[step].forward(at::cat({warped, fixed}, /*dim=*/1));
-    const at::Tensor features = (*up3s_)[step].Convolve(doubled, seen);
+        (*cs_)[step].forward(at::cat({warped, fixed}, /*dim=*/1), embedding);
+    const at::Tensor features =
+        (*up3s_)[step].Convolve(doubled, seen, embedding);
     result.features = step == 0 ? features : result.features + features;
     // In float32: 16 bits cannot tell far voxels apart.
-    at::Tensor flow = (*reg_heads_)[step].forward(features);
+    at::Tensor flow = (*reg_heads_)[step].forward(features, embedding);
     if (flow.scalar_type() != at::kDouble) flow = flow.to(at::kFloat);
     const at::Tensor before =
         step == 0 ? flow.new_zeros(flow.sizes()) : result.flow;
@@ -94,19 +120,12 @@ Registration TransMorphTVF::Register(const at::Tensor& moving,
 
 TransMorphTVFSPR::TransMorphTVFSPR(const TransMorphConfig& config)
     : TransMorphTimeVarying("TransMorphTVFSPR", config) {
-  const int64_t half = config.swin.embed_dim / 2;
   RegisterSteps(BlockNorm::kInstance);
   RegisterSpatialTransformer("spatial_trans_half");
   RegisterSpatialTransformer("spatial_trans", /*scale=*/2);
   RegisterUnusedHead();
   if (config.SVF) RegisterVecInt("integrate");
-  sigma_0_ = register_module(
-      "sigma_0", std::make_shared<Conv3dReLU>(config.reg_head_chan, half));
-  sigma_1_ =
-      register_module("sigma_1", std::make_shared<Conv3dReLU>(half, half));
-  ConvolutionOptions options;
-  options.in_channels = half;
-  sigma_2_ = register_module("sigma_2", std::make_shared<Convolution>(options));
+  RegisterSigmas();
 }
 
 TransMorphTVFSPR::Output TransMorphTVFSPR::Forward(const at::Tensor& moving,
@@ -115,9 +134,7 @@ TransMorphTVFSPR::Output TransMorphTVFSPR::Forward(const at::Tensor& moving,
   const Steps steps =
       RunSteps(moving, fixed, config().composition == "addition");
   Output output;
-  output.weights = at::clamp(at::sigmoid(sigma_2_->forward(sigma_1_->forward(
-                                 sigma_0_->forward(steps.features)))),
-                             kLeastWeight, 1);
+  output.weights = RegularizerWeights(steps.features);
   if (config().SVF) {
     output.displacement = Integrate(steps.flow);
     output.inverse = Integrate(-steps.flow);
@@ -130,7 +147,7 @@ TransMorphTVFSPR::Output TransMorphTVFSPR::Forward(const at::Tensor& moving,
 Registration TransMorphTVFSPR::Register(const at::Tensor& moving,
                                         const at::Tensor& fixed) {
   const Output output = Forward(moving, fixed);
-  return {output.displacement, output.displacement};
+  return {output.displacement, output.displacement, output.weights};
 }
 
 TransMorphTVFAutoPETAtlas::TransMorphTVFAutoPETAtlas(

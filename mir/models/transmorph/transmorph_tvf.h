@@ -5,6 +5,7 @@
 
 #include <memory>
 
+#include "mir/models/layers/convolution.h"
 #include "mir/models/layers/module_list.h"
 #include "mir/models/transmorph/transmorph_base.h"
 
@@ -23,11 +24,13 @@
 // integration are float32.
 namespace mir::models {
 
-// What the three have in common.
+// What they have in common, and their hypernetworks
+// (hyper_transmorph.h).
 class TransMorphTimeVarying : public TransMorphBase {
  protected:
-  TransMorphTimeVarying(const char* name, const TransMorphConfig& config)
-      : TransMorphBase(name, config, TransMorphKind::kTimeVarying) {}
+  TransMorphTimeVarying(const char* name, const TransMorphConfig& config,
+                        TransMorphKind kind = TransMorphKind::kTimeVarying)
+      : TransMorphBase(name, config, kind) {}
 
   struct Steps {
     at::Tensor flow;      // [N, 3, D, H, W] float32 in voxels
@@ -39,16 +42,26 @@ class TransMorphTimeVarying : public TransMorphBase {
   void RegisterSteps(BlockNorm norm);
   // Registers `reg_head`.
   void RegisterUnusedHead();
+  // Registers `sigma_0`, `sigma_1` and `sigma_2`, which give the weights of the
+  // regularizer.
+  void RegisterSigmas();
 
-  // `by_itself`: as composition "addition".
+  // `by_itself`: as composition "addition". `embedding`: of a HyperEmbedding;
+  // not looked at without one.
   Steps RunSteps(const at::Tensor& moving, const at::Tensor& fixed,
-                 bool by_itself) const;
+                 bool by_itself, const at::Tensor& embedding = {}) const;
+
+  // From the steps' features to [N, 1, D, H, W], 1e-6 to 1.
+  at::Tensor RegularizerWeights(const at::Tensor& features,
+                                const at::Tensor& embedding = {}) const;
 
  private:
   std::shared_ptr<Conv3dReLU> c1_;
   std::shared_ptr<ModuleList<RegistrationHead>> reg_heads_;
   std::shared_ptr<ModuleList<DecoderBlock>> up3s_;
   std::shared_ptr<ModuleList<Conv3dReLU>> cs_;
+  std::shared_ptr<Conv3dReLU> sigma_0_, sigma_1_;
+  std::shared_ptr<Convolution> sigma_2_;
 };
 
 // Batch normalisation in the branches that see the images: mind the batch size,
@@ -85,12 +98,9 @@ class TransMorphTVFSPR : public TransMorphTimeVarying {
   // As TransMorphTVF::Forward.
   Output Forward(const at::Tensor& moving, const at::Tensor& fixed);
 
+  // The weights are those of Forward.
   Registration Register(const at::Tensor& moving,
                         const at::Tensor& fixed) override;
-
- private:
-  std::shared_ptr<Conv3dReLU> sigma_0_, sigma_1_;
-  std::shared_ptr<Convolution> sigma_2_;
 };
 
 // Finds the flow at half the images' resolution and integrates it at theirs;

@@ -5,33 +5,9 @@
 #include <ATen/ops/leaky_relu.h>
 
 #include "mir/models/layers/convolution.h"
-#include "mir/models/layers/hyper.h"
 #include "mir/models/layers/weights.h"
 
 namespace mir::models {
-namespace {
-
-class OwnConvolution : public Convolution, public ConditionedConvolution {
- public:
-  using Convolution::Convolution;
-
-  at::Tensor Convolve(const at::Tensor& x, const at::Tensor&) const override {
-    return forward(x);
-  }
-};
-
-class GivenConvolution : public HyperConvolution,
-                         public ConditionedConvolution {
- public:
-  using HyperConvolution::HyperConvolution;
-
-  at::Tensor Convolve(const at::Tensor& x,
-                      const at::Tensor& embedding) const override {
-    return forward(x, embedding);
-  }
-};
-
-}  // namespace
 
 std::shared_ptr<ConditionedConvolution> AddConvolution(
     torch::nn::Module& parent, const std::string& name,
@@ -40,14 +16,7 @@ std::shared_ptr<ConditionedConvolution> AddConvolution(
   shape.ndims = options.ndims;
   shape.in_channels = in_channels;
   shape.out_channels = out_channels;
-  if (!options.hyper) {
-    return parent.register_module(name,
-                                  std::make_shared<OwnConvolution>(shape));
-  }
-  HyperConvolutionOptions hyper;
-  hyper.convolution = shape;
-  return parent.register_module(name,
-                                std::make_shared<GivenConvolution>(hyper));
+  return AddConvolution(parent, name, shape, {.hyper = options.hyper});
 }
 
 AffineInstanceNorm::AffineInstanceNorm(int64_t channels)

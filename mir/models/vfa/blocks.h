@@ -7,20 +7,9 @@
 #include <memory>
 #include <string>
 
+#include "mir/models/layers/conditioned.h"
+
 namespace mir::models {
-
-// A convolution with a kernel of 3 and padding of 1 along each axis, whose
-// weights are its own or those of a hypernetwork.
-class ConditionedConvolution {
- public:
-  virtual ~ConditionedConvolution() = default;
-
-  //   x          [N, in_channels, ...]
-  //   embedding  [1, 96] of a HyperEmbedding; not looked at without one
-  //   returns    [N, out_channels, ...]
-  virtual at::Tensor Convolve(const at::Tensor& x,
-                              const at::Tensor& embedding) const = 0;
-};
 
 // What the layers of a Vfa have in common.
 struct VfaBlockOptions {
@@ -28,7 +17,7 @@ struct VfaBlockOptions {
   bool hyper = false;
 };
 
-// Adds such a convolution to `parent`: a Convolution or a HyperConvolution.
+// Adds a convolution with a kernel of 3 and padding of 1 along each axis.
 std::shared_ptr<ConditionedConvolution> AddConvolution(
     torch::nn::Module& parent, const std::string& name,
     const VfaBlockOptions& options, int64_t in_channels, int64_t out_channels);
