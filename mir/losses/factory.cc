@@ -2,11 +2,14 @@
 
 #include <ATen/core/Tensor.h>
 
+#include <cmath>
 #include <utility>
 
 #include "absl/status/status.h"
+#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "absl/strings/str_split.h"
 #include "mir/base/nearest.h"
 #include "mir/losses/compat/mutual_information.h"
 #include "mir/losses/compat/ncc.h"
@@ -23,6 +26,7 @@
 #include "mir/losses/pcc.h"
 #include "mir/losses/reconstruction.h"
 #include "mir/losses/ssim.h"
+#include "mir/losses/weight_priors.h"
 
 namespace mir::losses {
 namespace {
@@ -84,7 +88,7 @@ const Named<Similarity>& Similarities() {
   return similarities;
 }
 
-Regularizer PenaltyOf(GradientNorm norm) {
+GradientPenalty PenaltyOf(GradientNorm norm) {
   GradientPenaltyOptions options;
   options.norm = norm;
   return GradientPenalty(options);
@@ -111,6 +115,15 @@ const Named<Regularizer>& Regularizers() {
        compat::DisplacementRegularizer(EnergyKind::kGradientL1)},
       {"mir.gradient_l2",
        compat::DisplacementRegularizer(EnergyKind::kGradientL2)},
+  };
+  return regularizers;
+}
+
+const Named<LocalRegularizer>& LocalRegularizers() {
+  static const auto& regularizers = *new Named<LocalRegularizer>{
+      {"l1", PenaltyOf(GradientNorm::kL1)},
+      {"l2", PenaltyOf(GradientNorm::kL2)},
+      {"tv", PenaltyOf(GradientNorm::kIsotropic)},
   };
   return regularizers;
 }
@@ -147,5 +160,35 @@ absl::StatusOr<Regularizer> MakeRegularizer(absl::string_view name) {
 }
 
 std::vector<std::string> RegularizerNames() { return NamesOf(Regularizers()); }
+
+absl::StatusOr<LocalRegularizer> MakeLocalRegularizer(absl::string_view name) {
+  return Find(LocalRegularizers(), "regularizer with weights", name);
+}
+
+std::vector<std::string> LocalRegularizerNames() {
+  return NamesOf(LocalRegularizers());
+}
+
+absl::StatusOr<WeightPrior> MakeWeightPrior(absl::string_view name) {
+  const std::pair<absl::string_view, absl::string_view> parts =
+      absl::StrSplit(name, absl::MaxSplits(':', 1));
+  double number = 0;
+  const bool is_number =
+      absl::SimpleAtod(parts.second, &number) && std::isfinite(number);
+  if (parts.first == "beta" && is_number && number > 1) {
+    return WeightPrior([number](const at::Tensor& weights) {
+      return LogBeta(weights, /*alpha=*/number);
+    });
+  }
+  if (parts.first == "gaussian" && is_number && number > 0) {
+    return WeightPrior([number](const at::Tensor& weights) {
+      return LogGaussian(weights, /*inverse_variance=*/number);
+    });
+  }
+  return absl::InvalidArgumentError(absl::StrCat(
+      "unknown prior \"", name,
+      "\": wanted beta:ALPHA with a number above 1, such as beta:3.35, or "
+      "gaussian:INVERSE_VARIANCE with a number above 0"));
+}
 
 }  // namespace mir::losses

@@ -19,6 +19,14 @@ using Similarity = std::function<at::Tensor(const at::Tensor& fixed,
 // Of a displacement or velocity; see gradient_penalty.h.
 using Regularizer = std::function<at::Tensor(const at::Tensor& displacement)>;
 
+// Of a displacement or velocity, and how strongly it is penalised at each
+// voxel; see gradient_penalty.h.
+using LocalRegularizer = std::function<at::Tensor(
+    const at::Tensor& displacement, const at::Tensor& weights)>;
+
+// Of such weights; see weight_priors.h.
+using WeightPrior = std::function<at::Tensor(const at::Tensor& weights)>;
+
 // The similarity losses by the names that command lines take, each with its
 // default options:
 //
@@ -39,6 +47,15 @@ std::vector<std::string> SimilarityNames();
 // as above.
 absl::StatusOr<Regularizer> MakeRegularizer(absl::string_view name);
 std::vector<std::string> RegularizerNames();
+
+// Those that take weights: "l1", "l2" (MIR's LocalGrad3d) and "tv". Errors as
+// above.
+absl::StatusOr<LocalRegularizer> MakeLocalRegularizer(absl::string_view name);
+std::vector<std::string> LocalRegularizerNames();
+
+// "beta:ALPHA", LogBeta with ALPHA above 1, or "gaussian:INVERSE_VARIANCE",
+// LogGaussian with a positive number. INVALID_ARGUMENT for anything else.
+absl::StatusOr<WeightPrior> MakeWeightPrior(absl::string_view name);
 
 }  // namespace mir::losses
 

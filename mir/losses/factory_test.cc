@@ -17,6 +17,7 @@
 #include "mir/losses/gradient_penalty.h"
 #include "mir/losses/local_ncc.h"
 #include "mir/losses/mse.h"
+#include "mir/losses/weight_priors.h"
 #include "mir/precision/autocast.h"
 #include "mir/testing/status_matchers.h"
 #include "mir/testing/tensor_matchers.h"
@@ -52,6 +53,30 @@ TEST(FactoryTest, NamesMakeTheirLosses) {
   options.norm = GradientNorm::kL2;
   EXPECT_THAT((*MakeRegularizer("l2"))(field),
               TensorEq(GradientPenalty(options)(field)));
+}
+
+TEST(FactoryTest, RegularizersTakeWeightsAndWeightsAPrior) {
+  const at::Tensor field = Random({1, 3, 5, 6, 7}, 1);
+  const at::Tensor weights = Random({1, 1, 5, 6, 7}, 2);
+  EXPECT_THAT((*MakeLocalRegularizer("l2"))(field, weights),
+              TensorEq(GradientPenalty()(field, weights)));
+  for (const std::string& name : LocalRegularizerNames()) {
+    EXPECT_GT((*MakeLocalRegularizer(name))(field, weights).item<double>(), 0);
+  }
+  EXPECT_THAT(MakeLocalRegularizer("bending"),
+              StatusIs(absl::StatusCode::kInvalidArgument,
+                       HasSubstr("wanted one of l1, l2, tv")));
+  EXPECT_THAT((*MakeWeightPrior("beta:3.35"))(weights),
+              TensorEq(LogBeta(weights, 3.35)));
+  EXPECT_THAT((*MakeWeightPrior("gaussian:2"))(weights),
+              TensorEq(LogGaussian(weights, 2)));
+  for (const char* name : {"", "beta", "beta:", "beta:1", "beta:nan", "gamma:2",
+                           "gaussian:0", "gaussian:-1", "beta:2:3"}) {
+    EXPECT_THAT(MakeWeightPrior(name),
+                StatusIs(absl::StatusCode::kInvalidArgument,
+                         HasSubstr("wanted beta:ALPHA")))
+        << name;
+  }
 }
 
 TEST(FactoryTest, EveryListedNameComputesAScalar) {

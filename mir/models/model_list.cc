@@ -63,7 +63,7 @@ const std::vector<ModelDescription>& ModelList() {
            Keys(item.value().at("configurations")),
            {training.at("similarity"), training.at("similarity_weight"),
             training.at("regularizer"), training.at("regularizer_weight"),
-            training.at("lr")}});
+            training.at("lr"), training.value("prior", "")}});
     }
     return models;
   }();

@@ -20,6 +20,9 @@ struct TrainingDefaults {
   std::string regularizer;  // As --regularizer names it.
   double regularizer_weight = 1;
   double learning_rate = 1e-4;
+  // As --prior names it, of models that weigh the regularizer by voxel; empty
+  // for others.
+  std::string prior = {};
 };
 
 struct ModelDescription {

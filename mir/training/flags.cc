@@ -68,6 +68,10 @@ ABSL_FLAG(std::string, regularizer, "",
           "the model's own.");
 ABSL_FLAG(double, regularizer_weight, -1,
           "Weight of the penalty; -1 takes the model's own.");
+ABSL_FLAG(std::string, prior, "",
+          "Prior of the weights, for a model that weighs the penalty by voxel: "
+          "beta:ALPHA or gaussian:INVERSE_VARIANCE; empty takes the model's "
+          "own.");
 ABSL_FLAG(std::vector<std::string>, hyper, {},
           "Hyperparameters of a hypernetwork in validation, numbers from 0 to "
           "1: H or H1,H2; empty takes the model's own. Training draws them at "
@@ -233,6 +237,12 @@ absl::StatusOr<TrainCommand> TrainCommandFromFlags(
   options.regularizer_weight = regularizer_weight == -1
                                    ? defaults.regularizer_weight
                                    : regularizer_weight;
+  options.prior = Or(absl::GetFlag(FLAGS_prior), defaults.prior);
+  if (!options.prior.empty() && defaults.prior.empty()) {
+    return absl::InvalidArgumentError(
+        "--prior is for models that weigh the penalty by voxel, such as "
+        "vfa_spr, and this one does not; leave it out");
+  }
   for (const std::string& part : absl::GetFlag(FLAGS_hyper)) {
     options.hyperparameters.emplace_back();
     if (!absl::SimpleAtod(part, &options.hyperparameters.back())) {

@@ -108,6 +108,7 @@ TEST_F(FlagsTest, NamesWhatIsWrong) {
            {{"--val-pairs", "5", "--data", "list.json"}, "--val-pairs is for"},
            {{"--size", "4096,4096,4096"}, "68719476736 voxels"},
            {{"--precision", "fp8"}, "fp8"},
+           {{"--prior", "beta:2"}, "--prior is for models that weigh"},
            {{"--hyper", "0.3,x"}, "got 'x'"},
            {{"--hyper", "1.2"}, "from 0 to 1, got 1.2"},
            {{"--similarty", "ncc"}, "did you mean --similarity?"},

@@ -79,7 +79,7 @@ distributed::DdpOptions ExchangeOptions(const TrainOptions& options) {
 LossTerms NotFinite() {
   const at::Tensor nan =
       at::full({}, std::numeric_limits<double>::quiet_NaN(), at::kDouble);
-  return {nan, nan, nan};
+  return {nan, nan, nan, nan};
 }
 
 }  // namespace
@@ -139,8 +139,9 @@ absl::StatusOr<StepOutcome> Learner::Step(
   model_->train();
   distributed_.ZeroGrad();
   const at::ScalarType dtype = model_->parameters().front().scalar_type();
-  // Sums over ranks: loss, similarity, regularizer, bad losses, wishes to stop.
-  at::Tensor sums = at::zeros({5}, at::kDouble);
+  // Sums over ranks: loss, similarity, regularizer, prior, bad losses, wishes
+  // to stop.
+  at::Tensor sums = at::zeros({6}, at::kDouble);
   const std::vector<double> hyperparameters = model_->hyperparameters();
   const double share = 1.0 / static_cast<double>(micro_batches.size());
 
@@ -160,7 +161,9 @@ absl::StatusOr<StepOutcome> Learner::Step(
           RegisterAnySize(*model_, moving, fixed);
       // On the CPU losses and warps throw at what is not finite.
       const bool computable =
-          context_.device.is_cuda() || IsFinite(found.displacement);
+          context_.device.is_cuda() ||
+          (IsFinite(found.displacement) &&
+           (!found.weights.defined() || IsFinite(found.weights)));
       terms = computable ? objective_(found, moving, fixed) : NotFinite();
     }
     const bool usable = scaler_.enabled() || IsFinite(terms.total);
@@ -175,10 +178,11 @@ absl::StatusOr<StepOutcome> Learner::Step(
     sums[0] += total * share;
     sums[1] += terms.similarity.to(at::kCPU, at::kDouble) * share;
     sums[2] += terms.regularizer.to(at::kCPU, at::kDouble) * share;
-    sums[3] += std::isfinite(total.item<double>()) ? 0.0 : 1.0;
+    sums[3] += terms.prior.to(at::kCPU, at::kDouble) * share;
+    sums[4] += std::isfinite(total.item<double>()) ? 0.0 : 1.0;
   }
   if (!hyperparameters.empty()) model_->SetHyperparameters(hyperparameters);
-  sums[4] += stop_wanted ? 1.0 : 0.0;
+  sums[5] += stop_wanted ? 1.0 : 0.0;
 
   MIR_ASSIGN_OR_RETURN(const at::Tensor all,
                        distributed::AllReduceSum(context_, sums));
@@ -187,8 +191,9 @@ absl::StatusOr<StepOutcome> Learner::Step(
   StepOutcome outcome{.loss = value[0] / ranks,
                       .similarity = value[1] / ranks,
                       .regularizer = value[2] / ranks,
-                      .finite = value[3] == 0,
-                      .stop_requested = value[4] > 0};
+                      .prior = value[3] / ranks,
+                      .finite = value[4] == 0,
+                      .stop_requested = value[5] > 0};
   if (outcome.finite && !scaler_.enabled()) {
     outcome.finite = GradientsAreFinite(*optimizer_);
   }

@@ -25,6 +25,7 @@ struct StepOutcome {
   double loss = 0;  // Means over micro-steps and ranks.
   double similarity = 0;
   double regularizer = 0;
+  double prior = 0;
   bool finite = true;           // No loss or gradient was NaN or infinite.
   bool updated = true;          // False: the step was skipped.
   bool stop_requested = false;  // Some rank was asked to stop.

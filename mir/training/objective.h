@@ -18,22 +18,33 @@ struct LossTerms {
   at::Tensor total;
   at::Tensor similarity;
   at::Tensor regularizer;
+  at::Tensor prior;  // Zero where there is none.
 };
 
 // What a run minimises:
 //
 //   similarity_weight * similarity(fixed, moving warped by the displacement)
-//   + regularizer_weight * regularizer(regularized field),
+//   + regularizer_weight * regularizer(regularized field)
 //
-// where a hypernetwork's first hyperparameter h scales the first term by 1 - h
-// and the second by h. Computed in float32 whatever the model ran in.
-// Thread-safe.
+// and, where the model gives weights of the regularizer,
+//
+//   similarity_weight * similarity(...)
+//   + regularizer_weight * regularizer(regularized field, weights)
+//   + prior(weights)
+//
+// (Chen, Wei, Liu et al., "Unsupervised learning of spatially varying
+// regularization for diffeomorphic image registration", Medical Image Analysis,
+// 2025). A hypernetwork's last hyperparameter h scales the similarity by 1 - h
+// and the rest by h; the first of two scales the prior also. Computed in
+// float32 whatever the model ran in. Thread-safe.
 class Objective {
  public:
-  // INVALID_ARGUMENT for a loss that is not known, naming the nearest.
+  // INVALID_ARGUMENT for a loss that is not known, naming the nearest, and for
+  // a regularizer that takes no weights where there is a prior of them.
   static absl::StatusOr<Objective> Make(const TrainOptions& options);
 
-  // `fixed` and `moving` [N, 1, ...]; throws c10::Error as the losses do.
+  // `fixed` and `moving` [N, 1, ...]; throws c10::Error as the losses do, and
+  // c10::ValueError for weights without a prior or a prior without weights.
   LossTerms operator()(const models::Registration& registration,
                        const at::Tensor& moving, const at::Tensor& fixed) const;
 
@@ -44,6 +55,9 @@ class Objective {
 
   losses::Similarity similarity_;
   losses::Regularizer regularizer_;
+  // Of a model with weights; both or neither.
+  losses::LocalRegularizer local_regularizer_;
+  losses::WeightPrior prior_;
   double similarity_weight_ = 1;
   double regularizer_weight_ = 1;
   geometry::WarpConvention convention_ = geometry::WarpConvention::kExact;

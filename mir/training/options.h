@@ -36,6 +36,10 @@ struct TrainOptions {
   double similarity_weight = 1;
   std::string regularizer = "l2";
   double regularizer_weight = 1;
+  // Of a model that weighs the regularizer by voxel, and of no other: the prior
+  // of its weights, "beta:ALPHA" or "gaussian:INVERSE_VARIANCE" (see
+  // losses/factory.h). The regularizer is then l1, l2 or tv.
+  std::string prior;
   // Of a hypernetwork, in validation: as many as it takes, from 0 to 1. Empty:
   // its own. Training steps draw them at random.
   std::vector<double> hyperparameters;

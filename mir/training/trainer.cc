@@ -241,14 +241,16 @@ absl::StatusOr<std::vector<data::Batch>> Run::NextMicroBatches() {
 absl::Status Run::Log(const StepOutcome& outcome, double seconds) {
   if (!is_main_) return absl::OkStatus();
   progress_->Show(position_.step, outcome.loss, absl::Now());
-  return folder_.AppendMetrics({{"step", position_.step},
-                                {"epoch", position_.epoch},
-                                {"loss", outcome.loss},
-                                {"similarity", outcome.similarity},
-                                {"regularizer", outcome.regularizer},
-                                {"lr", LearningRate(position_.step - 1)},
-                                {"updated", outcome.updated},
-                                {"seconds", seconds}});
+  nlohmann::json metrics = {{"step", position_.step},
+                            {"epoch", position_.epoch},
+                            {"loss", outcome.loss},
+                            {"similarity", outcome.similarity},
+                            {"regularizer", outcome.regularizer},
+                            {"lr", LearningRate(position_.step - 1)},
+                            {"updated", outcome.updated},
+                            {"seconds", seconds}};
+  if (!options_.prior.empty()) metrics["prior"] = outcome.prior;
+  return folder_.AppendMetrics(metrics);
 }
 
 absl::Status Run::Loop() {
@@ -413,6 +415,7 @@ Description Run::Describe() const {
           {"similarity_weight", options_.similarity_weight},
           {"regularizer", options_.regularizer},
           {"regularizer_weight", options_.regularizer_weight},
+          {"prior", options_.prior},
           {"hyperparameters", learner_->model().hyperparameters()},
           {"learning_rate", options_.learning_rate},
           {"learning_rate_schedule", options_.learning_rate_schedule},

@@ -70,7 +70,9 @@ absl::StatusOr<ValidationResult> Validate(models::RegistrationModel& model,
 
     const models::Registration found =
         RegisterInPrecision(model, moving, fixed, precision);
-    const bool finite = at::isfinite(found.displacement).all().item<bool>();
+    const bool finite = at::isfinite(found.displacement).all().item<bool>() &&
+                        (!found.weights.defined() ||
+                         at::isfinite(found.weights).all().item<bool>());
     if (finite) {
       row[kLoss] = objective(found, moving, fixed).total.item<double>();
       row[kFolded] = metrics::FoldedShare(found.displacement);
