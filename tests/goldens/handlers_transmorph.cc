@@ -132,7 +132,6 @@ HandlerTable TransMorphHandlers() {
   no_skip.if_transskip = no_skip.if_convskip = false;
   TransMorphConfig addition = TimeVarying({16, 32, 32}, 3, /*svf=*/true);
   addition.composition = "addition";
-  TransMorphConfig affine;  // The published one.
   TransMorphConfig hyper = TimeVarying({16, 32, 32}, 3, /*svf=*/true);
   hyper.swin.embed_dim = 12;
   hyper.swin.depths = {2, 2, 1};
@@ -162,9 +161,8 @@ HandlerTable TransMorphHandlers() {
        Published<HyperTransMorphTVF>(
            Named("hyper_transmorph_tvf", "default", TransMorphKind::kHyper))},
       {"hyper_tm_tvfspr@published",
-       Published<HyperTransMorphTVFSPR>(Named("hyper_transmorph_tvf_spr",
-                                              "default",
-                                              TransMorphKind::kHyper))},
+       Published<HyperTransMorphTVFSPR>(Named(
+           "hyper_transmorph_tvf_spr", "default", TransMorphKind::kHyper))},
       {"tm_3lvl@published",
        Published<TransMorph>(Named("transmorph", "ixi", kPlain))},
       {"tm_3lvl_default@published",
@@ -182,7 +180,9 @@ HandlerTable TransMorphHandlers() {
       {"tm_tvf_autopet@published",
        Published<TransMorphTVFAutoPETAtlas>(
            Named("transmorph_tvf_autopet_atlas", "default", kVarying))},
-      {"tm_affine_swin@published", Published<TransMorphAffine>(affine)},
+      {"tm_affine_swin@published",
+       Published<TransMorphAffine>(
+           Named("transmorph_affine", "default", TransMorphKind::kAffine))},
   };
 }
 

@@ -5,6 +5,7 @@
 #include "mir/models/registry.h"
 #include "mir/models/transmorph/hyper_transmorph.h"
 #include "mir/models/transmorph/transmorph.h"
+#include "mir/models/transmorph/transmorph_affine.h"
 #include "mir/models/transmorph/transmorph_config.h"
 #include "mir/models/transmorph/transmorph_tvf.h"
 
@@ -25,6 +26,9 @@ ModelFactory Factory(const char* name, TransMorphKind kind) {
 [[maybe_unused]] const bool registered =
     RegisterModel("transmorph",
                   Factory<TransMorph>("TransMorph", TransMorphKind::kPlain)) &&
+    RegisterModel("transmorph_affine",
+                  Factory<TransMorphAffine>("TransMorphAffine",
+                                            TransMorphKind::kAffine)) &&
     RegisterModel("transmorph_tvf",
                   Factory<TransMorphTVF>("TransMorphTVF",
                                          TransMorphKind::kTimeVarying)) &&

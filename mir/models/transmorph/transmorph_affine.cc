@@ -7,7 +7,9 @@
 
 #include <string>
 
+#include "mir/geometry/affine.h"
 #include "mir/models/layers/decoder_block.h"
+#include "mir/models/layers/image_pair.h"
 #include "mir/models/layers/linear.h"
 #include "mir/models/layers/weights.h"
 #include "mir/models/swin/make_backbone.h"
@@ -46,7 +48,7 @@ class TransMorphAffine::Head : public torch::nn::Module {
 };
 
 TransMorphAffine::TransMorphAffine(const TransMorphConfig& config)
-    : torch::nn::Module("TransMorphAffine"), config_(config) {
+    : config_(config) {
   const std::string fault = FaultOf(config, TransMorphKind::kAffine);
   TORCH_CHECK_VALUE(fault.empty(), "TransMorphAffine: ", fault);
   transformer_ = register_module("transformer",
@@ -68,13 +70,15 @@ TransMorphAffine::TransMorphAffine(const TransMorphConfig& config)
 TransMorphAffine::Output TransMorphAffine::Forward(const at::Tensor& moving,
                                                    const at::Tensor& fixed) {
   const at::IntArrayRef wanted = config_.swin.img_size;
-  TORCH_CHECK_VALUE(
-      moving.dim() == 5 && moving.sizes() == fixed.sizes() &&
-          moving.size(1) == 1 && moving.sizes().slice(2) == wanted,
-      "TransMorphAffine wants two images [N, 1, D, H, W] of the sizes ", wanted,
-      " that it was built for (img_size), not ", moving.sizes(), " and ",
-      fixed.sizes());
-  const at::Tensor coarsest = 
+  CheckImagePair({.model = "TransMorphAffine",
+                  .multiple = SizeMultiple(),
+                  .weights = parameters().front().scalar_type()},
+                 moving, fixed);
+  TORCH_CHECK_VALUE(moving.sizes().slice(2) == wanted,
+                    "TransMorphAffine wants images of the sizes ", wanted,
+                    " that it was built for (img_size), not ",
+                    moving.sizes().slice(2));
+  const at::Tensor coarsest =
       transformer_->Features(moving, fixed, /*embedding=*/{}).back();
   // A few angles and lengths move every voxel: no autocast from here.
   const precision::Fp32Region region;
@@ -86,6 +90,23 @@ TransMorphAffine::Output TransMorphAffine::Forward(const at::Tensor& moving,
   output.translation = trans_mlp_->forward(features);
   output.shear = at::clamp(shear_mlp_->forward(features), -1, 1) * kPi;
   return output;
+}
+
+Registration TransMorphAffine::Register(const at::Tensor& moving,
+                                        const at::Tensor& fixed) {
+  const Output output = Forward(moving, fixed);
+  const at::IntArrayRef sizes = moving.sizes().slice(2);
+  const at::Tensor displacement = geometry::AffineToDisplacement(
+      geometry::ToVoxelAffine(
+          geometry::AffineMatrix(output.rotation, output.scale,
+                                 output.translation, output.shear),
+          sizes),
+      sizes);
+  return {.displacement = displacement, .regularized = displacement};
+}
+
+std::vector<int64_t> TransMorphAffine::SizeMultiple() const {
+  return {kShrink, kShrink, kShrink};
 }
 
 }  // namespace mir::models

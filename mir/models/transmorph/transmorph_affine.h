@@ -2,10 +2,11 @@
 #define MIR_MODELS_TRANSMORPH_TRANSMORPH_AFFINE_H_
 
 #include <ATen/core/Tensor.h>
-#include <torch/nn/module.h>
 
 #include <memory>
+#include <vector>
 
+#include "mir/models/registration_model.h"
 #include "mir/models/swin/backbone.h"
 #include "mir/models/transmorph/transmorph_config.h"
 
@@ -18,7 +19,11 @@ namespace mir::models {
 //
 // Chen, Frey, He, Segars, Li and Du, "TransMorph: Transformer for unsupervised
 // medical image registration", Medical Image Analysis 82, 2022.
-class TransMorphAffine : public torch::nn::Module {
+//
+// The backbone runs under autocast, and the model as float16 or bfloat16 after
+// `to`; what it gives is float32 at least. Of the backbone, forward does not
+// use the norms of the finer levels.
+class TransMorphAffine : public RegistrationModel {
  public:
   // Throws c10::ValueError where the configuration is not right for
   // TransMorphKind::kAffine.
@@ -37,6 +42,14 @@ class TransMorphAffine : public torch::nn::Module {
   //
   // Throws c10::ValueError where a shape is not so.
   Output Forward(const at::Tensor& moving, const at::Tensor& fixed);
+
+  // The displacement of AffineMatrix(Forward) (geometry/affine.h). There is
+  // nothing to regularize: weigh it with 0.
+  Registration Register(const at::Tensor& moving,
+                        const at::Tensor& fixed) override;
+
+  // 16 along each axis.
+  std::vector<int64_t> SizeMultiple() const override;
 
   const TransMorphConfig& config() const { return config_; }
 
