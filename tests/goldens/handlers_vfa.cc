@@ -5,12 +5,14 @@
 
 #include "mir/models/layers/weights.h"
 #include "mir/models/model_list.h"
+#include "mir/models/vfa/trans_vfa.h"
 #include "mir/models/vfa/vfa_model.h"
 #include "tests/goldens/handlers.h"
 
 namespace mir::goldens {
 namespace {
 
+using ::mir::models::TransVfa;
 using ::mir::models::Vfa;
 
 std::shared_ptr<Vfa> Build(const std::string& model,
@@ -60,6 +62,33 @@ Handler Published(const std::string& model, const std::string& configuration,
   };
 }
 
+std::shared_ptr<TransVfa> BuildTransVfa(
+    const std::string& configuration,
+    const std::vector<std::string>& changes = {}) {
+  return std::make_shared<TransVfa>(
+      models::TransVfaConfigFromJson(
+          models::ModelConfig("trans_vfa", configuration, changes).value())
+          .value());
+}
+
+Handler TransCase(const std::string& swin_type) {
+  return [=](GoldenRun& run) {
+    const auto model = BuildTransVfa(
+        "default", {"embed_dim=24", "depths=[2,2,2]", "num_heads=[2,4,4]",
+                    "window_size=[2,3,3]", "img_size=[32,32,32]",
+                    "swin_type=" + swin_type});
+    run.Fill(model);
+    run.Out("flow", model->Forward(run.In("moving"), run.In("fixed")));
+  };
+}
+
+Handler PublishedTrans(const std::string& configuration) {
+  return [=](GoldenRun& run) {
+    const models::WithoutWeights scope;
+    run.CheckPublished(*BuildTransVfa(configuration));
+  };
+}
+
 }  // namespace
 
 HandlerTable VfaHandlers() {
@@ -80,6 +109,10 @@ HandlerTable VfaHandlers() {
             {"def_mov", "def_fix", "pos_flow", "neg_flow", "weights"})},
       {"hypervfa", Case("hyper_vfa", small, {"flow"})},
       {"hypervfaspr", Case("hyper_vfa_spr", small, {"flow", "weights"})},
+      {"transvfa_swin", TransCase("swin")},
+      {"transvfa_dswin", TransCase("dswin")},
+      {"transvfa_swin@published", PublishedTrans("default")},
+      {"transvfa_dswin@published", PublishedTrans("dswin")},
       {"vfa_default@published", Published("vfa", "default")},
       {"vfa_lumir@published", Published("vfa", "lumir")},
       {"vfaspr_svf@published", Published("vfa_spr", "default", {"SVF=true"})},
