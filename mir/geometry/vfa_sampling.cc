@@ -4,14 +4,12 @@
 #include <ATen/core/Tensor.h>
 #include <ATen/ops/arange.h>
 #include <ATen/ops/meshgrid.h>
-#include <ATen/ops/softmax.h>
 #include <ATen/ops/stack.h>
 #include <ATen/ops/tensor.h>
 #include <ATen/ops/upsample_bilinear2d.h>
 #include <ATen/ops/upsample_trilinear3d.h>
 #include <c10/util/Exception.h>
 
-#include <cmath>
 #include <vector>
 
 #include "mir/geometry/displacement_check.h"
@@ -130,44 +128,6 @@ at::Tensor Neighbourhoods(const at::Tensor& features) {
   }
   order.insert(order.end(), {features.dim(), 1});
   return patches.flatten(features.dim()).permute(order);
-}
-
-at::Tensor MatchNeighbours(const at::Tensor& fixed, const at::Tensor& moving) {
-  CheckFeatures("MatchNeighbours", "fixed", fixed);
-  CheckFeatures("MatchNeighbours", "moving", moving);
-  std::vector<int64_t> wanted = fixed.sizes().vec();
-  for (size_t axis = 2; axis < wanted.size(); ++axis) {
-    wanted[axis] += kNeighbourhood - 1;
-  }
-  TORCH_CHECK_VALUE(moving.sizes() == wanted, "MatchNeighbours: wanted moving ",
-                    at::IntArrayRef(wanted), " for fixed ", fixed.sizes(),
-                    ", came ", moving.sizes());
-  const precision::Fp32Region fp32;
-  const at::Tensor query = precision::ToComputeType(fixed) /
-                           std::sqrt(static_cast<double>(fixed.size(1)));
-  const at::Tensor keys = moving.to(query.scalar_type());
-  const int64_t dims = fixed.dim() - 2;
-  const at::Tensor offsets =
-      NeighbourOffsets(dims).to(query.options());  // On its device.
-  std::vector<at::Tensor> matches;
-  for (int64_t k = 0; k < offsets.size(0); ++k) {
-    at::Tensor neighbour = keys;
-    for (int64_t axis = dims - 1, rest = k; axis >= 0;
-         --axis, rest /= kNeighbourhood) {
-      neighbour = neighbour.narrow(2 + axis, rest % kNeighbourhood,
-                                   fixed.size(2 + axis));
-    }
-    matches.push_back((query * neighbour).sum(/*dim=*/1));
-  }
-  const at::Tensor weights = at::softmax(at::stack(matches, /*dim=*/1), 1);
-  std::vector<at::Tensor> components;
-  for (int64_t axis = 0; axis < dims; ++axis) {
-    std::vector<int64_t> shape(weights.dim(), 1);
-    shape[1] = -1;
-    components.push_back(
-        (weights * offsets.select(1, axis).view(shape)).sum(/*dim=*/1));
-  }
-  return at::stack(components, /*dim=*/1);
 }
 
 }  // namespace mir::geometry

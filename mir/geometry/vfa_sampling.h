@@ -5,13 +5,12 @@
 
 #include <cstdint>
 
-// Sampling grids, and the matching of neighbourhoods, as vector field attention
-// uses them (VFA: Liu et al., "Vector field attention for deformable image
-// registration", 2024; MIR's functions of these purposes). A grid holds where
-// each voxel is read, in voxels; channel k along spatial axis k. Everything
-// is computed in float32 (float64 for float64), under autocast too, is
-// differentiable once, and thread-safe. Throws c10::ValueError if an argument
-// is not as said.
+// Sampling grids and neighbourhoods, as vector field attention uses them (VFA:
+// Liu et al., "Vector field attention for deformable image registration", 2024;
+// MIR's functions of these purposes). A grid holds where each voxel is read, in
+// voxels; channel k along spatial axis k. Everything is computed in float32
+// (float64 for float64), under autocast too, is differentiable once, and
+// thread-safe. Throws c10::ValueError if an argument is not as said.
 namespace mir::geometry {
 
 // The grid of where voxels lie, or with `normalized` from -1 to 1 between the
@@ -58,16 +57,6 @@ at::Tensor NeighbourOffsets(int64_t dims);
 //   features  [N, C, D + 2, H + 2, W + 2] or [N, C, H + 2, W + 2]
 //   returns   [N, D, H, W, 27, C] or [N, H, W, 9, C]
 at::Tensor Neighbourhoods(const at::Tensor& features);
-
-// The mean offset of the neighbours, weighted by how well their features match
-// the voxel's: softmax over neighbours of (fixed . moving / sqrt(C)). Does not
-// hold the neighbourhoods.
-//
-//   fixed    [N, C, D, H, W] or [N, C, H, W]              floating
-//   moving   [N, C, D + 2, H + 2, W + 2] or likewise 2-D  floating
-//   returns  [N, 3, D, H, W] or [N, 2, H, W]  float64 for a float64 `fixed`,
-//                                             else float32; -1 to 1
-at::Tensor MatchNeighbours(const at::Tensor& fixed, const at::Tensor& moving);
 
 }  // namespace mir::geometry
 

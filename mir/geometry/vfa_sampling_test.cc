@@ -6,16 +6,12 @@
 
 #include <vector>
 
-#include "mir/precision/autocast.h"
-#include "mir/precision/precision.h"
-#include "mir/testing/gradient_check.h"
 #include "mir/testing/tensor_matchers.h"
 
 namespace mir::geometry {
 namespace {
 
 using ::mir::testing::AllClose;
-using ::mir::testing::GradientError;
 using ::mir::testing::TensorEq;
 using ::testing::HasSubstr;
 using ::testing::ThrowsMessage;
@@ -62,55 +58,14 @@ TEST(GridTest, SamplesWhereTheGridSays) {
                                /*dim=*/3)));
 }
 
-TEST(MatchNeighboursTest, IsSoftmaxAttentionOverNeighbourhoods) {
-  const at::Tensor fixed = Rand({2, 4, 3, 4, 5}, 1, at::kDouble);
-  const at::Tensor moving = Rand({2, 4, 5, 6, 7}, 2, at::kDouble);
-  const at::Tensor keys = Neighbourhoods(moving);
-  EXPECT_EQ(keys.sizes(), at::IntArrayRef({2, 3, 4, 5, 27, 4}));
+TEST(NeighbourhoodsTest, HoldEachVoxelWithItsNeighbours) {
+  const at::Tensor features = Rand({2, 4, 5, 6, 7}, 2, at::kDouble);
+  const at::Tensor neighbours = Neighbourhoods(features);
+  EXPECT_EQ(neighbours.sizes(), at::IntArrayRef({2, 3, 4, 5, 27, 4}));
   EXPECT_THAT(
-      keys.select(4, 13),
-      TensorEq(moving.slice(2, 1, 4).slice(3, 1, 5).slice(4, 1, 6).permute(
+      neighbours.select(4, 13),
+      TensorEq(features.slice(2, 1, 4).slice(3, 1, 5).slice(4, 1, 6).permute(
           {0, 2, 3, 4, 1})));
-  const at::Tensor query = fixed.permute({0, 2, 3, 4, 1}).unsqueeze(-1);
-  const at::Tensor weights =
-      at::softmax(at::matmul(keys, query).squeeze(-1) / 2, -1);
-  const at::Tensor expected =
-      at::matmul(weights, NeighbourOffsets(3).to(at::kDouble))
-          .permute({0, 4, 1, 2, 3});
-  EXPECT_THAT(MatchNeighbours(fixed, moving), AllClose(expected, 1e-14));
-}
-
-TEST(MatchNeighboursTest, FindsTheNeighbourThatMatches) {
-  const at::Tensor fixed = at::full({1, 1, 4, 5}, 1.);
-  at::Tensor moving = at::zeros({1, 1, 6, 7});
-  moving[0][0][2][4] = 100;
-  const at::Tensor found = MatchNeighbours(fixed, moving);
-  // Voxel (0, 2) has it one down, one to the right (with the margin of 1).
-  EXPECT_THAT(found.select(2, 0).select(2, 2).flatten(),
-              AllClose(at::tensor({1., 1.}, at::kFloat), kEpsilon));
-  EXPECT_THAT(found.select(2, 3).select(2, 0).flatten(),
-              AllClose(at::tensor({0., 0.}, at::kFloat), kEpsilon));
-}
-
-TEST(MatchNeighboursTest, GradientIsTheDerivative) {
-  EXPECT_LT(GradientError(
-                [](const std::vector<at::Tensor>& in) {
-                  return MatchNeighbours(in[0], in[1]);
-                },
-                {Rand({1, 2, 3, 4}, 1, at::kDouble),
-                 Rand({1, 2, 5, 6}, 2, at::kDouble)}),
-            1e-7);
-}
-
-TEST(MatchNeighboursTest, SixteenBitFeaturesAreMatchedInFloat32) {
-  const at::Tensor fixed = Rand({1, 2, 3, 4}, 1).to(at::kBFloat16);
-  const at::Tensor moving = Rand({1, 2, 5, 6}, 2).to(at::kBFloat16);
-  const precision::Autocast autocast(at::kCPU, precision::Precision::kBFloat16);
-  const at::Tensor found = MatchNeighbours(fixed, moving);
-  EXPECT_EQ(found.scalar_type(), at::kFloat);
-  EXPECT_THAT(found, AllClose(MatchNeighbours(fixed.to(at::kDouble),
-                                              moving.to(at::kDouble)),
-                              10 * kEpsilon));
 }
 
 TEST(VfaSamplingTest, SaysWhatWasWantedAndWhatCame) {
@@ -131,11 +86,6 @@ TEST(VfaSamplingTest, SaysWhatWasWantedAndWhatCame) {
       },
       "wanted displacement [1, 2, 4, 4]");
   refuses([] { Neighbourhoods(at::zeros({1, 1, 2, 4})); }, "margin");
-  refuses(
-      [] {
-        MatchNeighbours(at::zeros({1, 1, 2, 4}), at::zeros({1, 1, 2, 4}));
-      },
-      "wanted moving [1, 1, 4, 6]");
 }
 
 }  // namespace

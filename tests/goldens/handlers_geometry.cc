@@ -3,6 +3,7 @@
 #include <ATen/ops/replication_pad3d.h>
 
 #include "mir/geometry/fit_velocity.h"
+#include "mir/geometry/match_neighbours.h"
 #include "mir/geometry/spatial_transformer.h"
 #include "mir/geometry/vec_int.h"
 #include "mir/geometry/vfa_sampling.h"

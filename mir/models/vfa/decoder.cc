@@ -6,9 +6,9 @@
 
 #include <string>
 
+#include "mir/geometry/match_neighbours.h"
 #include "mir/geometry/vfa_sampling.h"
 #include "mir/models/layers/weights.h"
-#include "mir/models/vfa/matching.h"
 #include "mir/precision/fp32_region.h"
 #include "mir/precision/op_fallback.h"
 
@@ -64,7 +64,7 @@ std::vector<at::Tensor> VfaDecoder::forward(
     const at::Tensor keys = project.Convolve(Padded(seen), embedding);
 
     const precision::Fp32Region in_float32;
-    const at::Tensor offsets = MatchNeighbours(queries, keys);
+    const at::Tensor offsets = geometry::MatchNeighbours(queries, keys);
     at::Tensor grid = offsets * beta_.to(offsets.scalar_type());
     if (options_.integration_steps > 0) {
       grid =

@@ -1,20 +1,24 @@
-#include "mir/models/vfa/matching.h"
+#include "mir/geometry/match_neighbours.h"
 
+#include <ATen/TensorOperators.h>
 #include <ATen/core/Tensor.h>
 #include <ATen/core/grad_mode.h>
 #include <ATen/ops/empty.h>
 #include <ATen/ops/empty_like.h>
+#include <ATen/ops/softmax.h>
+#include <ATen/ops/stack.h>
 #include <ATen/ops/zeros_like.h>
 #include <c10/util/Exception.h>
 #include <torch/csrc/autograd/custom_function.h>
 
+#include <cmath>
 #include <vector>
 
+#include "mir/geometry/kernels/match_neighbours_cpu.h"
 #include "mir/geometry/vfa_sampling.h"
-#include "mir/models/vfa/kernels/matching_cpu.h"
 #include "mir/precision/fp32_region.h"
 
-namespace mir::models {
+namespace mir::geometry {
 namespace {
 
 void CheckArguments(const at::Tensor& queries, const at::Tensor& keys) {
@@ -76,7 +80,7 @@ class CpuMatching : public torch::autograd::Function<CpuMatching> {
       const torch::autograd::variable_list& gradients) {
     TORCH_CHECK(!at::GradMode::is_enabled(),
                 "the gradient of MatchNeighbours cannot be differentiated "
-                "again on the CPU; use geometry::MatchNeighbours for that");
+                "again on the CPU; use MatchNeighboursByOperators for that");
     const auto saved = context->get_saved_variables();
     const at::Tensor& queries = saved[0];
     const at::Tensor& keys = saved[1];
@@ -104,11 +108,40 @@ class CpuMatching : public torch::autograd::Function<CpuMatching> {
 }  // namespace
 
 at::Tensor MatchNeighbours(const at::Tensor& queries, const at::Tensor& keys) {
-  if (!queries.is_cpu()) return geometry::MatchNeighbours(queries, keys);
+  if (!queries.is_cpu()) return MatchNeighboursByOperators(queries, keys);
   CheckArguments(queries, keys);
   const precision::Fp32Region region;
   return CpuMatching::apply(precision::ToComputeType(queries).contiguous(),
                             precision::ToComputeType(keys).contiguous());
 }
 
-}  // namespace mir::models
+at::Tensor MatchNeighboursByOperators(const at::Tensor& queries,
+                                      const at::Tensor& keys) {
+  CheckArguments(queries, keys);
+  const precision::Fp32Region region;
+  const at::Tensor scaled = precision::ToComputeType(queries) /
+                            std::sqrt(static_cast<double>(queries.size(1)));
+  const at::Tensor wide = precision::ToComputeType(keys);
+  const int64_t dims = queries.dim() - 2;
+  const at::Tensor offsets =
+      NeighbourOffsets(dims).to(scaled.options());  // On its device.
+  std::vector<at::Tensor> matches;
+  for (int64_t k = 0; k < offsets.size(0); ++k) {
+    at::Tensor neighbour = wide;
+    for (int64_t axis = dims - 1, rest = k; axis >= 0; --axis, rest /= 3) {
+      neighbour = neighbour.narrow(2 + axis, rest % 3, queries.size(2 + axis));
+    }
+    matches.push_back((scaled * neighbour).sum(/*dim=*/1));
+  }
+  const at::Tensor weights = at::softmax(at::stack(matches, /*dim=*/1), 1);
+  std::vector<at::Tensor> components;
+  for (int64_t axis = 0; axis < dims; ++axis) {
+    std::vector<int64_t> shape(weights.dim(), 1);
+    shape[1] = -1;
+    components.push_back(
+        (weights * offsets.select(1, axis).view(shape)).sum(/*dim=*/1));
+  }
+  return at::stack(components, /*dim=*/1);
+}
+
+}  // namespace mir::geometry

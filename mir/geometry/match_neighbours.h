@@ -1,9 +1,9 @@
-#ifndef MIR_MODELS_VFA_MATCHING_H_
-#define MIR_MODELS_VFA_MATCHING_H_
+#ifndef MIR_GEOMETRY_MATCH_NEIGHBOURS_H_
+#define MIR_GEOMETRY_MATCH_NEIGHBOURS_H_
 
 #include <ATen/core/ATen_fwd.h>
 
-namespace mir::models {
+namespace mir::geometry {
 
 // Vector field attention: where, among a voxel's neighbours, its features are
 // found again. The mean offset of the 27 (9) neighbours, weighted by the
@@ -23,11 +23,16 @@ namespace mir::models {
 //
 // Computes in the type that it returns, under autocast too. Differentiable
 // once. On the CPU a kernel of its own, with the same bits for any number of
-// threads; elsewhere geometry::MatchNeighbours. Thread-safe.
+// threads; elsewhere MatchNeighboursByOperators. Thread-safe.
 //
 // Throws c10::ValueError where a shape or dtype is not as above.
 at::Tensor MatchNeighbours(const at::Tensor& queries, const at::Tensor& keys);
 
-}  // namespace mir::models
+// The same by LibTorch's operators: what runs on GPUs. On any device;
+// differentiable any number of times.
+at::Tensor MatchNeighboursByOperators(const at::Tensor& queries,
+                                      const at::Tensor& keys);
 
-#endif  // MIR_MODELS_VFA_MATCHING_H_
+}  // namespace mir::geometry
+
+#endif  // MIR_GEOMETRY_MATCH_NEIGHBOURS_H_

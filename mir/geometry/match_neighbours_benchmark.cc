@@ -3,10 +3,9 @@
 #include <ATen/ops/randn.h>
 #include <benchmark/benchmark.h>
 
-#include "mir/geometry/vfa_sampling.h"
-#include "mir/models/vfa/matching.h"
+#include "mir/geometry/match_neighbours.h"
 
-namespace mir::models {
+namespace mir::geometry {
 namespace {
 
 // Eight channels, as VFA matches at full resolution; forward, or with the
@@ -15,7 +14,7 @@ void BM_MatchNeighbours(benchmark::State& state) {
   const int64_t side = state.range(0);
   const bool backward = state.range(1) != 0;
   const auto match =
-      state.range(2) == 0 ? MatchNeighbours : geometry::MatchNeighbours;
+      state.range(2) == 0 ? MatchNeighbours : MatchNeighboursByOperators;
   const at::Tensor queries = at::randn({1, 8, side, side, side});
   const at::Tensor keys = at::randn({1, 8, side + 2, side + 2, side + 2});
   queries.requires_grad_(backward);
@@ -40,4 +39,4 @@ BENCHMARK(BM_MatchNeighbours)
     ->Unit(benchmark::kMillisecond);
 
 }  // namespace
-}  // namespace mir::models
+}  // namespace mir::geometry

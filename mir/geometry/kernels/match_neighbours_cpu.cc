@@ -1,4 +1,4 @@
-#include "mir/models/vfa/kernels/matching_cpu.h"
+#include "mir/geometry/kernels/match_neighbours_cpu.h"
 
 #include <ATen/Parallel.h>
 
@@ -8,7 +8,7 @@
 
 #include "mir/base/target_clones.h"
 
-namespace mir::models::kernels {
+namespace mir::geometry::kernels {
 
 namespace matching_tiles {
 
@@ -324,4 +324,4 @@ template void MatchBackward<float>(const float*, const float*, const float*,
 template void MatchBackward<double>(const double*, const double*, const double*,
                                     const MatchingShape&, double*, double*);
 
-}  // namespace mir::models::kernels
+}  // namespace mir::geometry::kernels

@@ -1,12 +1,14 @@
-#include "mir/models/vfa/matching.h"
+#include "mir/geometry/match_neighbours.h"
 
 #include <ATen/Context.h>
 #include <ATen/Parallel.h>
 #include <ATen/TensorOperators.h>
 #include <ATen/core/Tensor.h>
+#include <ATen/ops/matmul.h>
 #include <ATen/ops/ones.h>
 #include <ATen/ops/randn.h>
 #include <ATen/ops/randn_like.h>
+#include <ATen/ops/softmax.h>
 #include <ATen/ops/zeros.h>
 #include <c10/util/Exception.h>
 #include <gmock/gmock.h>
@@ -18,9 +20,10 @@
 #include "mir/testing/gradient_check.h"
 #include "mir/testing/tensor_matchers.h"
 
-namespace mir::models {
+namespace mir::geometry {
 namespace {
 
+using ::mir::testing::AllClose;
 using ::mir::testing::GradientError;
 using ::mir::testing::RelativeL2Near;
 using ::mir::testing::TensorEq;
@@ -53,6 +56,21 @@ TEST(MatchNeighboursTest, FindsTheNeighbourThatIsLikeTheQuery) {
   EXPECT_NEAR(offsets[0][0][0][0][0].item<double>(), 0, 1e-6);
 }
 
+TEST(MatchNeighboursTest, IsSoftmaxAttentionOverNeighbourhoods) {
+  const Inputs inputs = Random(2, 4, {3, 4, 5}, at::kDouble);
+  const at::Tensor query =
+      inputs.queries.permute({0, 2, 3, 4, 1}).unsqueeze(-1);
+  const at::Tensor weights = at::softmax(
+      at::matmul(Neighbourhoods(inputs.keys), query).squeeze(-1) / 2, -1);
+  const at::Tensor expected =
+      at::matmul(weights, NeighbourOffsets(3).to(at::kDouble))
+          .permute({0, 4, 1, 2, 3});
+  EXPECT_THAT(MatchNeighbours(inputs.queries, inputs.keys),
+              AllClose(expected, 1e-14));
+  EXPECT_THAT(MatchNeighboursByOperators(inputs.queries, inputs.keys),
+              AllClose(expected, 1e-14));
+}
+
 TEST(MatchNeighboursTest, EqualsTheOperators) {
   // Rows longer than a tile and shorter, more planes than a slab, 2-D.
   for (const std::vector<int64_t>& size :
@@ -66,7 +84,7 @@ TEST(MatchNeighboursTest, EqualsTheOperators) {
         ours.keys.detach().to(at::kDouble).requires_grad_()};
     const at::Tensor found = MatchNeighbours(ours.queries, ours.keys);
     const at::Tensor expected =
-        geometry::MatchNeighbours(theirs.queries, theirs.keys);
+        MatchNeighboursByOperators(theirs.queries, theirs.keys);
     EXPECT_THAT(found, RelativeL2Near(expected, 1e-6));
     const at::Tensor cotangent = at::randn_like(found);
     found.backward(cotangent);
@@ -138,4 +156,4 @@ TEST(MatchNeighboursTest, RejectsOtherShapesAndTypes) {
 }
 
 }  // namespace
-}  // namespace mir::models
+}  // namespace mir::geometry

@@ -1,10 +1,10 @@
-#ifndef MIR_MODELS_VFA_KERNELS_MATCHING_CPU_H_
-#define MIR_MODELS_VFA_KERNELS_MATCHING_CPU_H_
+#ifndef MIR_GEOMETRY_KERNELS_MATCH_NEIGHBOURS_CPU_H_
+#define MIR_GEOMETRY_KERNELS_MATCH_NEIGHBOURS_CPU_H_
 
 #include <array>
 #include <cstdint>
 
-namespace mir::models::kernels {
+namespace mir::geometry::kernels {
 
 // Sizes of a matching: queries [batch, channels, size...] and keys [batch,
 // channels, padded size...], one voxel more on each side. Two dimensions are
@@ -31,6 +31,6 @@ void MatchBackward(const T* gradient, const T* queries, const T* keys,
                    const MatchingShape& shape, T* query_gradient,
                    T* key_gradient);
 
-}  // namespace mir::models::kernels
+}  // namespace mir::geometry::kernels
 
-#endif  // MIR_MODELS_VFA_KERNELS_MATCHING_CPU_H_
+#endif  // MIR_GEOMETRY_KERNELS_MATCH_NEIGHBOURS_CPU_H_
