@@ -1,6 +1,7 @@
 #include "mir/models/swin/swin_layers.h"
 
 #include <ATen/TensorOperators.h>
+#include <ATen/autocast_mode.h>
 #include <ATen/ops/arange.h>
 #include <ATen/ops/cat.h>
 #include <ATen/ops/constant_pad_nd.h>
@@ -19,6 +20,7 @@
 #include <vector>
 
 #include "mir/models/layers/weights.h"
+#include "mir/precision/fp32_region.h"
 
 namespace mir::models {
 namespace {
@@ -37,6 +39,14 @@ at::Tensor PadToPatches(const at::Tensor& images, int64_t patch) {
   const int64_t d = missing(2), h = missing(3), w = missing(4);
   if (d == 0 && h == 0 && w == 0) return images;
   return at::constant_pad_nd(images, {0, w, 0, h, 0, d});
+}
+
+// Under autocast the blocks add to tokens in float32: a sum of many terms that
+// is rounded to 16 bits after each is what loses most.
+at::Tensor WideUnderAutocast(const at::Tensor& tokens) {
+  return at::autocast::is_autocast_enabled(tokens.device().type())
+             ? precision::ToComputeType(tokens)
+             : tokens;
 }
 
 }  // namespace
@@ -143,7 +153,8 @@ at::Tensor PatchMerging::forward(const at::Tensor& features) const {
                              .slice(2, h, std::nullopt, 2)
                              .slice(3, w, std::nullopt, 2));
   }
-  return reduction_->forward(norm_->forward(at::cat(neighbours, /*dim=*/-1)));
+  return WideUnderAutocast(
+      reduction_->forward(norm_->forward(at::cat(neighbours, /*dim=*/-1))));
 }
 
 PatchEmbed::PatchEmbed(const SwinConfig& config, int64_t in_channels)
@@ -162,9 +173,9 @@ PatchEmbed::PatchEmbed(const SwinConfig& config, int64_t in_channels)
 
 at::Tensor PatchEmbed::forward(const at::Tensor& images,
                                const at::Tensor& embedding) const {
-  const at::Tensor tokens =
+  const at::Tensor tokens = WideUnderAutocast(
       proj_->Convolve(PadToPatches(images, patch_size_), embedding)
-          .permute({0, 2, 3, 4, 1});
+          .permute({0, 2, 3, 4, 1}));
   return norm_ == nullptr ? tokens : norm_->forward(tokens);
 }
 

@@ -12,7 +12,8 @@
 #include "mir/models/swin/swin_config.h"
 #include "mir/models/swin/windows.h"
 
-// What the Swin backbones share. Features are [N, D, H, W, C] unless said; an
+// What the Swin backbones share. Under autocast, tokens that the blocks add to
+// are float32. Features are [N, D, H, W, C] unless said; an
 // embedding is that of a HyperEmbedding, which layers without `hyper` do not
 // look at.
 namespace mir::models {
