@@ -1,6 +1,7 @@
 #include "mir/training/training_state.h"
 
 #include <ATen/core/Tensor.h>
+#include <ATen/ops/isfinite.h>
 
 #include <algorithm>
 #include <utility>
@@ -50,6 +51,20 @@ Value ScalerValue(const precision::GradScaler& scaler) {
 double NumberOr(const Value& dict, const char* key, double otherwise) {
   const Value* const value = dict.Find(key);
   return value == nullptr ? otherwise : value->number().value_or(otherwise);
+}
+
+// INVALID_ARGUMENT names the first entry that holds a NaN or an infinity.
+absl::Status CheckFinite(const checkpoint::StateDict& state) {
+  for (const auto& [name, tensor] : state.entries) {
+    if (tensor.is_floating_point() &&
+        !at::isfinite(tensor).all().item<bool>()) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("the weights ", name,
+                       " are not finite: they hold a NaN or an "
+                       "infinity"));
+    }
+  }
+  return absl::OkStatus();
 }
 
 // The optimizer steps done: as the file says, else what Adam and AdamW count,
@@ -132,8 +147,10 @@ absl::Status LoadWeights(const std::string& path,
   absl::StatusOr<checkpoint::StateDict> state = checkpoint::FindStateDict(file);
   if (state.ok()) state = checkpoint::StripModulePrefix(*state);
   if (!state.ok()) return AtFile(path, state.status());
-  const absl::Status loaded =
-      checkpoint::LoadStateDict(model, *state, /*strict=*/true).status();
+  absl::Status loaded = CheckFinite(*state);
+  if (loaded.ok()) {
+    loaded = checkpoint::LoadStateDict(model, *state, /*strict=*/true).status();
+  }
   return loaded.ok() ? loaded : AtFile(path, loaded);
 }
 

@@ -42,8 +42,9 @@ absl::Status SaveTraining(const std::string& path, Learner& learner,
                           const Description& description);
 
 // Sets the weights of `model` to those of a checkpoint, strictly. Errors carry
-// exit code 12: no such file, a damaged one, or one of another model, naming
-// every key that does not fit.
+// exit code 12: no such file, a damaged one, one of another model, naming every
+// key that does not fit, or one with weights that are not finite. `model` is
+// then unchanged.
 absl::Status LoadWeights(const std::string& path,
                          models::RegistrationModel& model);
 
