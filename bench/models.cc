@@ -56,6 +56,9 @@ Model TransMorph(const Size& size) {
                size);
 }
 
+// get_VFA_default_config.
+Model Vfa(const Size& size) { return Build("vfa", "default", {}, size); }
+
 void Infer(benchmark::State& state, const Model& model, const Size& size) {
   const at::NoGradGuard no_grad;
   const at::Tensor moving = SmoothNoise(size, 1), fixed = SmoothNoise(size, 1);
@@ -102,6 +105,8 @@ int RegisterModels() {
       {"vxm_train_step", VoxelMorph, TrainStep},
       {"transmorph_infer", TransMorph, Infer},
       {"transmorph_train_step", TransMorph, TrainStep},
+      {"vfa_infer", Vfa, Infer},
+      {"vfa_train_step", Vfa, TrainStep},
   };
   for (const auto& [name, build, run] : benchmarks) {
     for (const Size& size : kSizes) {
