@@ -7,7 +7,6 @@
 #include <torch/csrc/autograd/custom_function.h>
 
 #include <cmath>
-#include <utility>
 
 #include "mir/geometry/compose.h"
 #include "mir/geometry/displacement_check.h"
@@ -29,9 +28,7 @@ class CpuVecInt : public torch::autograd::Function<CpuVecInt> {
     at::Tensor displacement = kernels::VecIntForward(
         velocity, static_cast<int>(steps), convention,
         /*keep_fields=*/memory == VecIntMemory::kKeepFields, &kept);
-    variable_list saved = {velocity, kept.reach};
-    saved.insert(saved.end(), kept.fields.begin(), kept.fields.end());
-    context->save_for_backward(std::move(saved));
+    context->save_for_backward({velocity, kept.reach, kept.fields});
     context->saved_data["steps"] = steps;
     context->saved_data["convention"] = static_cast<int64_t>(convention);
     return displacement;
@@ -44,8 +41,7 @@ class CpuVecInt : public torch::autograd::Function<CpuVecInt> {
         "VecInt: has no second derivative; wanted backward() without "
         "create_graph");
     const variable_list saved = context->get_saved_variables();
-    const kernels::VecIntSteps kept = {saved[1],
-                                       {saved.begin() + 2, saved.end()}};
+    const kernels::VecIntSteps kept = {saved[1], saved[2]};
     const auto get = [&](const char* name) {
       return context->saved_data[name].toInt();
     };

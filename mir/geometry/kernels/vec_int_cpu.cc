@@ -52,15 +52,23 @@ class Integrator {
       return reach.defined() ? reach[step].mutable_data_ptr<int32_t>()
                              : nullptr;
     };
-    at::Tensor field = ScaledVelocity(), spare;
+    // Field k, after k steps, lies at k - 1 if it is kept, and the first where
+    // the last one will; otherwise two places serve in turn. One tensor, since
+    // pieces that come and go leave gaps in the heap.
+    const bool keep = keep_fields && kept != nullptr;
+    const int places = std::max(keep ? steps_ - 1 : 1, std::min(steps_, 2));
+    const at::Tensor fields = NewFields(places);
+    const auto place = [&](int step) {
+      return keep ? fields[(step + places - 1) % places] : fields[step % 2];
+    };
+    at::Tensor field = place(0);
+    ScaleVelocity(field);
     for (int step = 0; step + 1 < steps_; ++step) {
-      at::Tensor next = spare.defined() ? spare : NewField();
+      const at::Tensor next = place(step + 1);
       Compose(field, step == 0, reach_of(step), Whole(next));
-      const bool keep = keep_fields && kept != nullptr;
-      if (keep) kept->fields.push_back(next);
-      spare = keep ? at::Tensor() : field;
       field = next;
     }
+    if (keep) kept->fields = fields;
     T* const out = displacement.mutable_data_ptr<T>();
     Compose(field, steps_ == 1, reach_of(steps_ - 1), [&](int64_t row) {
       return Target{nullptr, Components(out, row)};
@@ -68,19 +76,21 @@ class Integrator {
     return displacement;
   }
 
-  at::Tensor Backward(const at::Tensor& gradient, VecIntSteps kept) const {
-    const bool recompute = kept.fields.empty() && steps_ > 1;
-    at::Tensor to_field = Interleave(gradient, T(1));
-    at::Tensor spare = NewField();
-    at::Tensor work[2];
+  at::Tensor Backward(const at::Tensor& gradient,
+                      const VecIntSteps& kept) const {
+    const bool recompute = !kept.fields.defined();
+    const at::Tensor work = NewFields(recompute ? 4 : 3);
+    at::Tensor to_field = work[0], spare = work[1];
+    Interleave(gradient, T(1), to_field);
     for (int step = steps_ - 1; step >= 0; --step) {
       at::Tensor field;
       if (step == 0) {
-        field = ScaledVelocity();
+        field = work[2];
+        ScaleVelocity(field);
       } else if (recompute) {
-        field = FieldAfter(step, work);
+        field = FieldAfter(step, {work[2], work[3]});
       } else {
-        field = std::move(kept.fields[step - 1]);
+        field = kept.fields[step - 1];
       }
       ComposeBackward(field, kept.reach[step].const_data_ptr<int32_t>(),
                       to_field, spare);
@@ -112,8 +122,8 @@ class Integrator {
                          /*clamp=*/false);
   }
 
-  at::Tensor NewField() const {
-    return at::empty({batch_ * voxels_, 4}, velocity_.options());
+  at::Tensor NewFields(int64_t number) const {
+    return at::empty({number, batch_ * voxels_, 4}, velocity_.options());
   }
 
   int64_t rows_per_task() const {
@@ -145,8 +155,8 @@ class Integrator {
     };
   }
 
-  at::Tensor Interleave(const at::Tensor& components, T scale) const {
-    at::Tensor field = NewField();
+  void Interleave(const at::Tensor& components, T scale,
+                  const at::Tensor& field) const {
     const StridedRows<T> in(components);
     T* const out = field.mutable_data_ptr<T>();
     ForEachRow([&](int64_t row) {
@@ -159,10 +169,11 @@ class Integrator {
       InterleaveRow(component.data(), size_[2], scale,
                     out + 4 * row * size_[2]);
     });
-    return field;
   }
 
-  at::Tensor ScaledVelocity() const { return Interleave(velocity_, scale_); }
+  void ScaleVelocity(const at::Tensor& field) const {
+    Interleave(velocity_, scale_, field);
+  }
 
   // What row `row` of `field` reads.
   RowReach Read(const T* field, int64_t row, bool slopes,
@@ -205,17 +216,15 @@ class Integrator {
     not_finite.Check("VecInt: velocity", velocity_);
   }
 
-  // The field after `step` steps, in one of two fields that are made when
-  // first needed.
-  at::Tensor FieldAfter(int step, at::Tensor work[2]) const {
-    at::Tensor field = ScaledVelocity();
+  // The field after `step` steps, in one of two places.
+  at::Tensor FieldAfter(int step,
+                        const std::array<at::Tensor, 2>& place) const {
+    ScaleVelocity(place[0]);
     for (int done = 0; done < step; ++done) {
-      at::Tensor& next = work[done % 2];
-      if (!next.defined()) next = NewField();
-      Compose(field, /*check=*/false, nullptr, Whole(next));
-      field = next;
+      Compose(place[done % 2], /*check=*/false, nullptr,
+              Whole(place[(done + 1) % 2]));
     }
-    return field;
+    return place[step % 2];
   }
 
   // Sets `to_field` to the gradient to `field`, given that to its composition.
@@ -291,10 +300,10 @@ at::Tensor VecIntForward(const at::Tensor& velocity, int steps,
 
 at::Tensor VecIntBackward(const at::Tensor& gradient,
                           const at::Tensor& velocity, int steps,
-                          WarpConvention convention, VecIntSteps kept) {
+                          WarpConvention convention, const VecIntSteps& kept) {
   return AT_DISPATCH_FLOATING_TYPES(velocity.scalar_type(), "VecInt", [&] {
     return Integrator<scalar_t>(velocity, steps, convention)
-        .Backward(gradient, std::move(kept));
+        .Backward(gradient, kept);
   });
 }
 

@@ -3,8 +3,6 @@
 
 #include <ATen/core/Tensor.h>
 
-#include <vector>
-
 #include "mir/geometry/warp_options.h"
 
 namespace mir::geometry::kernels {
@@ -14,9 +12,10 @@ struct VecIntSteps {
   // int32 [steps, rows, 2]: the smallest and largest voxel that each row
   // reads, in each step.
   at::Tensor reach;
-  // The fields after the steps but the last, four numbers per voxel; or none,
-  // and the backward pass computes them again, each from the velocity.
-  std::vector<at::Tensor> fields;
+  // The fields after the steps but the last, [steps - 1, voxels, 4]; or
+  // undefined, and the backward pass computes them again, each from the
+  // velocity.
+  at::Tensor fields;
 };
 
 // The CPU's side of `VecInt`, with one step or more: no autograd, no argument
@@ -34,10 +33,10 @@ at::Tensor VecIntForward(const at::Tensor& velocity, int steps,
                          VecIntSteps* kept);
 
 // The gradient to the velocity, given that to the displacement, of any strides.
-// Releases the fields of `kept` as it goes.
+// Works in three fields, or four if it computes the others again.
 at::Tensor VecIntBackward(const at::Tensor& gradient,
                           const at::Tensor& velocity, int steps,
-                          WarpConvention convention, VecIntSteps kept);
+                          WarpConvention convention, const VecIntSteps& kept);
 
 }  // namespace mir::geometry::kernels
 
