@@ -29,17 +29,47 @@ MIR_INLINE void Add(const V& four, T* to) {
   Store(sum, to);
 }
 
-// The neighbours' offsets, by the bits (d, h, w) for the high one.
+// Both neighbours of a voxel along w.
+template <typename T>
+using Eight [[gnu::vector_size(8 * sizeof(T))]] = T;
+
+template <typename T, typename V>
+MIR_INLINE Eight<T> Join(const V& low, const V& high) {
+  return __builtin_shufflevector(low, high, 0, 1, 2, 3, 4, 5, 6, 7);
+}
+template <typename T, typename V>
+MIR_INLINE Four<T> Low(const V& eight) {
+  return __builtin_shufflevector(eight, eight, 0, 1, 2, 3);
+}
+template <typename T, typename V>
+MIR_INLINE Four<T> High(const V& eight) {
+  return __builtin_shufflevector(eight, eight, 4, 5, 6, 7);
+}
+template <typename T>
+MIR_INLINE Eight<T> Weights(T low, T high) {
+  return Eight<T>{low, low, low, low, high, high, high, high};
+}
+
+// The offsets of the neighbours that are low along w, by the bits (d, h) for
+// the high one; and from there to the high one along w.
 template <typename T>
 struct Offsets {
-  int64_t of[8];
+  int64_t of[4];
+  int64_t along_w;
 
-  MIR_INLINE explicit Offsets(const LinearAxes<T>& axes) {
-    for (int k = 0; k < 8; ++k) {
-      of[k] = 4 * ((k & 4 ? int64_t{axes[0].step} : 0) +
-                   (k & 2 ? int64_t{axes[1].step} : 0) +
-                   (k & 1 ? int64_t{axes[2].step} : 0));
+  MIR_INLINE explicit Offsets(const LinearAxes<T>& axes)
+      : along_w(4 * int64_t{axes[2].step}) {
+    for (int k = 0; k < 4; ++k) {
+      of[k] = 4 * ((k & 2 ? int64_t{axes[0].step} : 0) +
+                   (k & 1 ? int64_t{axes[1].step} : 0));
     }
+  }
+
+  MIR_INLINE Eight<T> Read(const T* at, int k) const {
+    Four<T> low, high;
+    Load(at + of[k], &low);
+    Load(at + of[k] + along_w, &high);
+    return Join<T>(low, high);
   }
 };
 
@@ -58,26 +88,26 @@ MIR_INLINE void SelfComposeRowOf(const T* field, int64_t first,
   const T* const w_high = row.high[2].data();
   for (int64_t i = 0; i < width; ++i) {
     const T* const at = field + 4 * int64_t{index[i]};
-    const T w0 = w_low[i], w1 = w_high[i];
-    Four<T> line[4];
-    for (int k = 0; k < 4; ++k) {
-      Four<T> low, high;
-      Load(at + offsets.of[2 * k], &low);
-      Load(at + offsets.of[2 * k + 1], &high);
-      line[k] = w0 * low + w1 * high;
-    }
     const T h0 = h_low[i], h1 = h_high[i];
+    const Eight<T> near = h0 * offsets.Read(at, 0) + h1 * offsets.Read(at, 1);
+    const Eight<T> far = h0 * offsets.Read(at, 2) + h1 * offsets.Read(at, 3);
+    const Eight<T> both = d_low[i] * near + d_high[i] * far;
     Four<T> own;
     Load(field + 4 * (first + i), &own);
-    own += d_low[i] * (h0 * line[0] + h1 * line[1]) +
-           d_high[i] * (h0 * line[2] + h1 * line[3]);
+    own += w_low[i] * Low<T>(both) + w_high[i] * High<T>(both);
     Store(own, out + 4 * i);
   }
 }
 
+// The sums of three voxels' numbers, the fourth of which is 0.
 template <typename T, typename V>
-MIR_INLINE T Sum(const V& four) {
-  return (four[0] + four[1]) + four[2];
+MIR_INLINE Four<T> Sums(const V& a, const V& b, const V& c) {
+  const Four<T> ab = __builtin_shufflevector(a, b, 0, 4, 1, 5) +
+                     __builtin_shufflevector(a, b, 2, 6, 3, 7);
+  const Four<T> cc = __builtin_shufflevector(c, c, 0, 3, 1, 3) +
+                     __builtin_shufflevector(c, c, 2, 3, 3, 3);
+  return __builtin_shufflevector(ab, cc, 0, 1, 4, 5) +
+         __builtin_shufflevector(ab, cc, 2, 3, 6, 7);
 }
 
 template <typename T>
@@ -102,39 +132,38 @@ MIR_INLINE void AddSelfComposeGradientOf(const T* __restrict field,
   const T* const h_rises = row.high_slope[1].data();
   const T* const w_falls = row.low_slope[2].data();
   const T* const w_rises = row.high_slope[2].data();
-  const T d_slope = axes[0].slope, h_slope = axes[1].slope,
-          w_slope = axes[2].slope;
+  const Four<T> slopes = {axes[0].slope, axes[1].slope, axes[2].slope, T(0)};
   for (int64_t i = 0; i < width; ++i) {
     const int64_t voxel = 4 * int64_t{index[i]};
     const T* const at = field + voxel;
     const T d0 = d_low[i], d1 = d_high[i];
     const T h0 = h_low[i], h1 = h_high[i];
-    const T w0 = w_low[i], w1 = w_high[i];
-    Four<T> line[4], along_w[4];
-    for (int k = 0; k < 4; ++k) {
-      Four<T> low, high;
-      Load(at + offsets.of[2 * k], &low);
-      Load(at + offsets.of[2 * k + 1], &high);
-      line[k] = w0 * low + w1 * high;
-      along_w[k] = w_falls[i] * low + w_rises[i] * high;
-    }
+    const Eight<T> read[4] = {offsets.Read(at, 0), offsets.Read(at, 1),
+                              offsets.Read(at, 2), offsets.Read(at, 3)};
+    const Eight<T> near = h0 * read[0] + h1 * read[1];
+    const Eight<T> far = h0 * read[2] + h1 * read[3];
+    const Eight<T> along_d = d_falls[i] * near + d_rises[i] * far;
+    const Eight<T> along_h =
+        d0 * (h_falls[i] * read[0] + h_rises[i] * read[1]) +
+        d1 * (h_falls[i] * read[2] + h_rises[i] * read[3]);
     Four<T> g;
     Load(gradient + 4 * i, &g);
-    const Four<T> to_d = g * (d_falls[i] * (h0 * line[0] + h1 * line[1]) +
-                              d_rises[i] * (h0 * line[2] + h1 * line[3]));
-    const Four<T> to_h = g * (h_falls[i] * (d0 * line[0] + d1 * line[2]) +
-                              h_rises[i] * (d0 * line[1] + d1 * line[3]));
-    const Four<T> to_w = g * (d0 * (h0 * along_w[0] + h1 * along_w[1]) +
-                              d1 * (h0 * along_w[2] + h1 * along_w[3]));
-    const Four<T> moved = {d_slope * Sum<T>(to_d), h_slope * Sum<T>(to_h),
-                           w_slope * Sum<T>(to_w), T(0)};
+    const Eight<T> gradients = Join<T>(g, g);
+    const Eight<T> weighted = Weights(w_low[i], w_high[i]) * gradients;
+    const Eight<T> to_d = weighted * along_d;
+    const Eight<T> to_h = weighted * along_h;
+    const Eight<T> to_w =
+        Weights(w_falls[i], w_rises[i]) * gradients * (d0 * near + d1 * far);
+    const Four<T> moved = slopes * Sums<T>(Low<T>(to_d) + High<T>(to_d),
+                                           Low<T>(to_h) + High<T>(to_h),
+                                           Low<T>(to_w) + High<T>(to_w));
     Add(moved, field_gradient + 4 * (first + i));
     T* const target = field_gradient + voxel;
     const T weights[4] = {d0 * h0, d0 * h1, d1 * h0, d1 * h1};
     for (int k = 0; k < 4; ++k) {
-      const Four<T> part = weights[k] * g;
-      Add(w0 * part, target + offsets.of[2 * k]);
-      Add(w1 * part, target + offsets.of[2 * k + 1]);
+      const Eight<T> part = weights[k] * weighted;
+      Add(Low<T>(part), target + offsets.of[k]);
+      Add(High<T>(part), target + offsets.of[k] + offsets.along_w);
     }
   }
 }
