@@ -123,7 +123,7 @@ def main():
             stderr=log)
         try:
             kills = kill_again_and_again(out, runner, chance)
-            code = runner.wait(timeout=600)
+            code = runner.wait(timeout=600 + STEPS)
         finally:
             runner.kill()
     if code != 0:
