@@ -246,6 +246,19 @@ const std::vector<Option>& Options() {
        "CPUs of each process: none (default: all), cores (an equal share, in "
        "order) or numa (a NUMA node).",
        SetBind},
+      {"isolate-gpus", nullptr,
+       "Lets each process see its own GPU alone (CUDA_VISIBLE_DEVICES).",
+       [](RunnerOptions& o, const std::string&) {
+         o.isolate_gpus = true;
+         return absl::OkStatus();
+       }},
+      {"ifname", "NAME",
+       "Network interface that gloo and NCCL use, such as eth0; default the "
+       "one that leads to --master-addr.",
+       [](RunnerOptions& o, const std::string& v) {
+         o.interface = v;
+         return absl::OkStatus();
+       }},
       {"env", "NAME=VALUE",
        "Sets a variable for the processes; may be repeated.", AddEnv},
       {"nnodes", "N",
@@ -400,7 +413,7 @@ constexpr ForeignOption kTorchrunOptions[] = {
     {"start-method", "processes are always started anew"},
     {"numa-binding", "it is --bind numa here"},
     {"role", "there is one role"},
-    {"virtual-local-rank", "set CUDA_VISIBLE_DEVICES instead"},
+    {"virtual-local-rank", "it is --isolate-gpus here"},
     {"signals-to-handle", "see the last lines of --help"},
 };
 

@@ -59,6 +59,8 @@ struct RunnerOptions {
   // What to start again after; absent for what another start may mend.
   absl::optional<std::set<FailureKind>> restart_on;
   launch::CpuBinding bind = launch::CpuBinding::kNone;
+  bool isolate_gpus = false;  // Each process sees its own alone.
+  std::string interface;      // Of the network; empty for that to node 0.
   int threads = 0;  // Of each process; 0: its share of the allowed CPUs.
   std::vector<std::pair<std::string, std::string>> env;
   int nodes = 1;

@@ -65,6 +65,9 @@ TEST(RunnerOptionsTest, OwnOptionsAreTakenInBothForms) {
                                         "--timestamps",
                                         "--color",
                                         "never",
+                                        "--isolate-gpus",
+                                        "--ifname",
+                                        "eth0",
                                         "--format",
                                         "json",
                                         "--junit=report.xml",
@@ -85,6 +88,8 @@ TEST(RunnerOptionsTest, OwnOptionsAreTakenInBothForms) {
   EXPECT_TRUE(options.console.Shows(17));
   EXPECT_TRUE(options.timestamps);
   EXPECT_EQ(options.color, ColorMode::kNever);
+  EXPECT_TRUE(options.isolate_gpus);
+  EXPECT_EQ(options.interface, "eth0");
   EXPECT_EQ(options.format, OutputFormat::kJson);
   EXPECT_EQ(options.junit, "report.xml");
   EXPECT_TRUE(options.dry_run);

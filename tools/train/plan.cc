@@ -7,6 +7,7 @@
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "absl/strings/str_split.h"
 
 namespace mir::tools {
 namespace {
@@ -118,6 +119,10 @@ launch::Env CommonEnv(const Plan& plan, const RunnerOptions& options,
   }
   common["OMP_NUM_THREADS"] = absl::StrCat(plan.threads);
   if (!plan.placement.cuda) common["CUDA_VISIBLE_DEVICES"] = "";
+  if (!options.interface.empty()) {
+    common["GLOO_SOCKET_IFNAME"] = options.interface;
+    common["NCCL_SOCKET_IFNAME"] = options.interface;
+  }
   for (const auto& [name, value] : options.env) common[name] = value;
   return common;
 }
@@ -144,6 +149,13 @@ launch::Env RankEnv(const Plan& plan, int local_rank,
   env["TORCHELASTIC_MAX_RESTARTS"] = absl::StrCat(plan.max_restarts);
   env["TORCHELASTIC_USE_AGENT_STORE"] = "False";
   env["TORCHELASTIC_ERROR_FILE"] = RankFolder(plan, rank) + "/error.json";
+  if (plan.isolate_gpus && plan.placement.cuda) {
+    // Names of those that are visible now, or their numbers.
+    const std::vector<std::string> visible = absl::StrSplit(
+        launch::Get(env, "CUDA_VISIBLE_DEVICES"), ',', absl::SkipWhitespace());
+    env["CUDA_VISIBLE_DEVICES"] =
+        visible.empty() ? absl::StrCat(local_rank) : visible.at(local_rank);
+  }
   env["MIR_GENERATION"] = absl::StrCat(plan.generation);
   // A little more than the runner waits, which can say who is missing.
   env["MIR_INIT_TIMEOUT"] = absl::StrCat(plan.init_timeout_seconds + 10);

@@ -31,6 +31,7 @@ struct Plan {
   bool keeps_contract = false;  // worker_contract.h.
   Placement placement;
   int threads = 1;
+  bool isolate_gpus = false;
   std::string run_id;
   std::string run_folder;      // As passed on; empty for none.
   std::string attempt_folder;  // Absolute.
@@ -61,7 +62,7 @@ launch::Env CommonEnv(const Plan& plan, const RunnerOptions& options,
                       const launch::Env& env);
 
 // CommonEnv and what torchrun's contract adds for the process `local_rank` of
-// this node.
+// this node; with isolated GPUs, its own as the only one.
 launch::Env RankEnv(const Plan& plan, int local_rank,
                     const launch::Env& common);
 

@@ -215,6 +215,28 @@ TEST(PlanTest, TheUsersVariablesWin) {
   EXPECT_EQ(common.at("A"), "b");
 }
 
+TEST(PlanTest, AProcessMaySeeItsOwnGpuAlone) {
+  Plan plan = SomePlan();
+  plan.placement.cuda = true;
+  EXPECT_EQ(RankEnv(plan, 1, {}).count("CUDA_VISIBLE_DEVICES"), 0);
+  plan.isolate_gpus = true;
+  EXPECT_EQ(RankEnv(plan, 1, {}).at("CUDA_VISIBLE_DEVICES"), "1");
+  const launch::Env some = {{"CUDA_VISIBLE_DEVICES", "4,GPU-ab"}};
+  EXPECT_EQ(RankEnv(plan, 0, some).at("CUDA_VISIBLE_DEVICES"), "4");
+  EXPECT_EQ(RankEnv(plan, 1, some).at("CUDA_VISIBLE_DEVICES"), "GPU-ab");
+  plan.placement.cuda = false;
+  EXPECT_EQ(RankEnv(plan, 1, some).at("CUDA_VISIBLE_DEVICES"), "4,GPU-ab");
+}
+
+TEST(PlanTest, ANetworkInterfaceIsForBothBackends) {
+  RunnerOptions options;
+  options.interface = "eth1";
+  const launch::Env common = CommonEnv(SomePlan(), options, {});
+  EXPECT_EQ(common.at("GLOO_SOCKET_IFNAME"), "eth1");
+  EXPECT_EQ(common.at("NCCL_SOCKET_IFNAME"), "eth1");
+  EXPECT_EQ(CommonEnv(SomePlan(), {}, {}).count("GLOO_SOCKET_IFNAME"), 0);
+}
+
 TEST(PlanTest, Threads) {
   RunnerOptions options;
   EXPECT_EQ(ThreadsOf(options, {}, 3, 8), 2);

@@ -550,6 +550,7 @@ absl::StatusOr<int> Runner::Try() {
   plan_.placement = *placement;
   plan_.threads =
       ThreadsOf(options_, device_env, plan_.placement.processes, cpus);
+  plan_.isolate_gpus = options_.isolate_gpus;
   plan_.init_timeout_seconds =
       static_cast<int>(std::ceil(absl::ToDoubleSeconds(options_.init_timeout)));
   plan_.collective_timeout_seconds = static_cast<int>(
