@@ -323,6 +323,11 @@ void Nodes::Take(Peer* peer, const json& message) {
     peer->end = EndFrom(message);
     peer->end.node = peer->node;
   } else if (say == "begin" || say == "done" || say == "refused") {
+    // What was said before is over; a stop may follow in the same moment.
+    if (say == "begin") {
+      stop_why_.clear();
+      stop_said_ = false;
+    }
     words_.push_back(message);
   }
 }
@@ -419,8 +424,6 @@ absl::StatusOr<Nodes::Word> Nodes::AwaitWord() {
     word.attempt.resume = message.value("resume", false);
     word.attempt.first_rank = message.value("first_rank", 0);
     word.attempt.world = message.value("world", 1);
-    stop_why_.clear();
-    stop_said_ = false;
   } else {
     word.verdict = EndFrom(message);
   }

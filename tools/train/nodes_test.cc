@@ -138,6 +138,23 @@ TEST_F(NodesTest, AFailureOnOneStopsTheOthers) {
   two.join();
 }
 
+TEST_F(NodesTest, AStopThatComesWithTheBeginIsHeard) {
+  std::thread one([this] {
+    const auto nodes = Meet(1);
+    ASSERT_THAT(nodes, IsOk());
+    absl::SleepFor(absl::Milliseconds(200));  // Both words wait by then.
+    EXPECT_TRUE((*nodes)->AwaitWord()->begins);
+    EXPECT_EQ((*nodes)->stop_why(), "node 0: rank 0 fell");
+    EXPECT_FALSE((*nodes)->AwaitWord()->begins);
+  });
+  const auto nodes = Meet(0);
+  ASSERT_THAT(nodes, IsOk());
+  ASSERT_THAT((*nodes)->Begin({}), IsOk());
+  (*nodes)->TellStop("rank 0 fell");
+  (*nodes)->Finish(End(0, 11));
+  one.join();
+}
+
 TEST_F(NodesTest, ARunnerThatIsGoneIsLost) {
   std::thread one([this] { ASSERT_THAT(Meet(1), IsOk()); });
   const auto nodes = Meet(0);
