@@ -33,7 +33,8 @@ std::vector<Check> CheckLosses(const at::Device& device);
 std::vector<Check> CheckGeometry(const at::Device& device);
 
 // The `tiny` configuration of each model that this program links, in float32
-// (without TF32) and under autocast, against float32 on the CPU.
+// (without TF32) and under autocast, against float32 on the CPU. Autocast may
+// differ by what is usual of networks, or by twice what it does on the CPU.
 std::vector<Check> CheckModels(const at::Device& device);
 
 // That an overflow of fp16 skips the step and halves the scale.
