@@ -1,18 +1,17 @@
 #include "mir/losses/correlation_ratio.h"
 
-#include <ATen/CPUGeneratorImpl.h>
 #include <ATen/Parallel.h>
 #include <ATen/TensorOperators.h>
 #include <ATen/core/Tensor.h>
 #include <ATen/ops/cat.h>
 #include <ATen/ops/full.h>
-#include <ATen/ops/rand.h>
 #include <c10/util/Exception.h>
 #include <gtest/gtest.h>
 
 #include <limits>
 #include <vector>
 
+#include "mir/losses/loss_testing.h"
 #include "mir/testing/gradient_check.h"
 #include "mir/testing/tensor_matchers.h"
 
@@ -21,13 +20,6 @@ namespace {
 
 using mir::testing::GradientError;
 using mir::testing::TensorEq;
-
-at::Tensor Random(at::IntArrayRef sizes, uint64_t seed,
-                  at::ScalarType dtype = at::kDouble) {
-  return at::rand(sizes, at::detail::createCPUGenerator(seed),
-                  at::TensorOptions(at::kDouble))
-      .to(dtype);
-}
 
 // An image [N, 1, D, H, W] with a slice behind it that holds 0 and 1: its
 // range, whatever the rest is.

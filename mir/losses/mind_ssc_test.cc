@@ -1,10 +1,8 @@
 #include "mir/losses/mind_ssc.h"
 
-#include <ATen/CPUGeneratorImpl.h>
 #include <ATen/Parallel.h>
 #include <ATen/TensorOperators.h>
 #include <ATen/core/Tensor.h>
-#include <ATen/ops/rand.h>
 #include <ATen/ops/zeros.h>
 #include <c10/util/Exception.h>
 #include <gtest/gtest.h>
@@ -12,6 +10,7 @@
 #include <utility>
 #include <vector>
 
+#include "mir/losses/loss_testing.h"
 #include "mir/testing/gradient_check.h"
 #include "mir/testing/tensor_matchers.h"
 
@@ -21,25 +20,6 @@ namespace {
 using mir::testing::AllClose;
 using mir::testing::GradientError;
 using mir::testing::TensorEq;
-
-at::Tensor Random(at::IntArrayRef sizes, uint64_t seed,
-                  at::ScalarType dtype = at::kDouble) {
-  return at::rand(sizes, at::detail::createCPUGenerator(seed),
-                  at::TensorOptions(at::kDouble))
-      .to(dtype);
-}
-
-// The value and the gradients to both images.
-template <typename Loss>
-std::vector<at::Tensor> ValueAndGradients(const Loss& loss,
-                                          const at::Tensor& fixed,
-                                          const at::Tensor& moving) {
-  const at::Tensor f = fixed.clone().requires_grad_();
-  const at::Tensor m = moving.clone().requires_grad_();
-  const at::Tensor value = loss(f, m);
-  (value * 3).backward();
-  return {value.detach(), f.grad(), m.grad()};
-}
 
 TEST(MindSscTest, TheKernelEqualsTheOperators) {
   for (const std::vector<int64_t>& sizes : std::vector<std::vector<int64_t>>{

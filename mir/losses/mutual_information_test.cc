@@ -1,11 +1,9 @@
 #include "mir/losses/mutual_information.h"
 
-#include <ATen/CPUGeneratorImpl.h>
 #include <ATen/TensorOperators.h>
 #include <ATen/core/Tensor.h>
 #include <ATen/ops/full.h>
 #include <ATen/ops/ones.h>
-#include <ATen/ops/rand.h>
 #include <ATen/ops/zeros.h>
 #include <c10/util/Exception.h>
 #include <gtest/gtest.h>
@@ -17,17 +15,13 @@
 
 #include "mir/losses/compat/mutual_information.h"
 #include "mir/losses/local_mutual_information.h"
+#include "mir/losses/loss_testing.h"
 #include "mir/testing/gradient_check.h"
 
 namespace mir::losses {
 namespace {
 
 using mir::testing::GradientError;
-
-at::Tensor Random(at::IntArrayRef sizes, uint64_t seed) {
-  return at::rand(sizes, at::detail::createCPUGenerator(seed),
-                  at::TensorOptions(at::kDouble));
-}
 
 MutualInformationOptions With(ParzenKind kind, int64_t bins) {
   MutualInformationOptions options;

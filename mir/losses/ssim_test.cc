@@ -1,26 +1,20 @@
 #include "mir/losses/ssim.h"
 
-#include <ATen/CPUGeneratorImpl.h>
 #include <ATen/TensorOperators.h>
 #include <ATen/core/Tensor.h>
 #include <ATen/ops/full.h>
-#include <ATen/ops/rand.h>
 #include <c10/util/Exception.h>
 #include <gtest/gtest.h>
 
 #include <vector>
 
+#include "mir/losses/loss_testing.h"
 #include "mir/testing/gradient_check.h"
 
 namespace mir::losses {
 namespace {
 
 using mir::testing::GradientError;
-
-at::Tensor Random(at::IntArrayRef sizes, uint64_t seed) {
-  return at::rand(sizes, at::detail::createCPUGenerator(seed),
-                  at::TensorOptions(at::kDouble));
-}
 
 std::vector<SsimOptions> Variants() {
   std::vector<SsimOptions> variants;
