@@ -28,10 +28,7 @@ HyperTransMorph::Conditioned HyperTransMorph::RunConditioned(
 
 HyperTransMorphTVF::HyperTransMorphTVF(const TransMorphConfig& config)
     : HyperTransMorph("HyperTransMorphTVF", config) {
-  RegisterSteps(BlockNorm::kBatch);
-  RegisterSpatialTransformer("spatial_trans_");
-  RegisterSpatialTransformer("spatial_trans", /*scale=*/2);
-  RegisterUnusedHead();
+  RegisterParts(BlockNorm::kBatch, "spatial_trans_");
   if (config.SVF) RegisterVecInt("vec_int");
   RegisterHyperModel();
 }
@@ -56,10 +53,7 @@ Registration HyperTransMorphTVF::Register(const at::Tensor& moving,
 
 HyperTransMorphTVFSPR::HyperTransMorphTVFSPR(const TransMorphConfig& config)
     : HyperTransMorph("HyperTransMorphTVFSPR", config) {
-  RegisterSteps(BlockNorm::kInstance);
-  RegisterSpatialTransformer("spatial_trans_half");
-  RegisterSpatialTransformer("spatial_trans", /*scale=*/2);
-  RegisterUnusedHead();
+  RegisterParts(BlockNorm::kInstance, "spatial_trans_half");
   if (config.SVF) RegisterVecInt("integrate");
   RegisterSigmas();
   RegisterHyperModel();

@@ -21,7 +21,8 @@ at::Tensor WarpLikeMir(const at::Tensor& image, const at::Tensor& flow) {
 
 }  // namespace
 
-void TransMorphTimeVarying::RegisterSteps(BlockNorm norm) {
+void TransMorphTimeVarying::RegisterParts(BlockNorm norm,
+                                          const char* transformer) {
   const int64_t half = config().swin.embed_dim / 2;
   const int64_t full = config().reg_head_chan;
   RegisterTrunk();
@@ -36,11 +37,10 @@ void TransMorphTimeVarying::RegisterSteps(BlockNorm norm) {
     up3s_->Append(std::make_shared<DecoderBlock>(half, full, half, hyper()));
     cs_->Append(std::make_shared<Conv3dReLU>(2, half, norm, hyper()));
   }
-}
-
-void TransMorphTimeVarying::RegisterUnusedHead() {
-  register_module("reg_head", std::make_shared<RegistrationHead>(
-                                  config().reg_head_chan, hyper()));
+  RegisterSpatialTransformer(transformer);
+  RegisterSpatialTransformer("spatial_trans", /*scale=*/2);
+  register_module("reg_head",
+                  std::make_shared<RegistrationHead>(full, hyper()));
 }
 
 void TransMorphTimeVarying::RegisterSigmas() {
@@ -97,10 +97,7 @@ TransMorphTimeVarying::Steps TransMorphTimeVarying::RunSteps(
 
 TransMorphTVF::TransMorphTVF(const TransMorphConfig& config)
     : TransMorphTimeVarying("TransMorphTVF", config) {
-  RegisterSteps(BlockNorm::kBatch);
-  RegisterSpatialTransformer("spatial_trans_");
-  RegisterSpatialTransformer("spatial_trans", /*scale=*/2);
-  RegisterUnusedHead();
+  RegisterParts(BlockNorm::kBatch, "spatial_trans_");
   if (config.SVF) RegisterVecInt("vec_int");
 }
 
@@ -120,10 +117,7 @@ Registration TransMorphTVF::Register(const at::Tensor& moving,
 
 TransMorphTVFSPR::TransMorphTVFSPR(const TransMorphConfig& config)
     : TransMorphTimeVarying("TransMorphTVFSPR", config) {
-  RegisterSteps(BlockNorm::kInstance);
-  RegisterSpatialTransformer("spatial_trans_half");
-  RegisterSpatialTransformer("spatial_trans", /*scale=*/2);
-  RegisterUnusedHead();
+  RegisterParts(BlockNorm::kInstance, "spatial_trans_half");
   if (config.SVF) RegisterVecInt("integrate");
   RegisterSigmas();
 }
@@ -153,10 +147,7 @@ Registration TransMorphTVFSPR::Register(const at::Tensor& moving,
 TransMorphTVFAutoPETAtlas::TransMorphTVFAutoPETAtlas(
     const TransMorphConfig& config)
     : TransMorphTimeVarying("TransMorphTVFAutoPETAtlas", config) {
-  RegisterSteps(BlockNorm::kInstance);
-  RegisterSpatialTransformer("spatial_trans_half");
-  RegisterSpatialTransformer("spatial_trans", /*scale=*/2);
-  RegisterUnusedHead();
+  RegisterParts(BlockNorm::kInstance, "spatial_trans_half");
   RegisterVecInt("integrate", /*scale=*/2);
 }
 

@@ -37,11 +37,10 @@ class TransMorphTimeVarying : public TransMorphBase {
     at::Tensor features;  // [N, reg_head_chan, D, H, W]: the sum over steps
   };
 
-  // Registers the trunk, `c1`, `reg_heads`, `up3s` and `cs`; `norm` is that of
-  // c1 and cs.
-  void RegisterSteps(BlockNorm norm);
-  // Registers `reg_head`.
-  void RegisterUnusedHead();
+  // Registers the trunk, `c1`, `reg_heads`, `up3s` and `cs`, where `norm` is
+  // that of c1 and cs; the grids, that of the images' size under the name
+  // `transformer` and `spatial_trans` of twice it; and the unused `reg_head`.
+  void RegisterParts(BlockNorm norm, const char* transformer);
   // Registers `sigma_0`, `sigma_1` and `sigma_2`, which give the weights of the
   // regularizer.
   void RegisterSigmas();
