@@ -12,11 +12,7 @@
 
 #include "absl/flags/flag.h"
 #include "absl/status/status.h"
-#include "absl/strings/match.h"
-#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
-#include "absl/strings/str_format.h"
-#include "absl/strings/str_split.h"
 #include "mir/base/exit_status.h"
 #include "mir/base/status_macros.h"
 #include "mir/distributed/collectives.h"
@@ -26,6 +22,7 @@
 #include "mir/precision/autocast.h"
 #include "mir/precision/precision.h"
 #include "tools/command/run_command.h"
+#include "tools/command/volume_size.h"
 #include "tools/gpu_check/checks.h"
 #include "tools/gpu_check/step_cost.h"
 
@@ -55,20 +52,8 @@ const std::vector<std::string> kParts = {"losses", "geometry", "models",
                                          "scaler", "ranks",    "training"};
 
 absl::StatusOr<std::vector<int64_t>> Sizes() {
-  std::vector<int64_t> sizes;
-  for (const absl::string_view text :
-       absl::StrSplit(absl::GetFlag(FLAGS_size), ',')) {
-    sizes.emplace_back();
-    if (!absl::SimpleAtoi(text, &sizes.back()) || sizes.back() < 8 ||
-        sizes.back() > 1024) {
-      sizes.clear();
-      break;
-    }
-  }
-  if (sizes.size() == 3) return sizes;
-  return absl::InvalidArgumentError(
-      absl::StrCat("--size wants three sizes such as 96,96,96, not '",
-                   absl::GetFlag(FLAGS_size), "'"));
+  return ParseVolumeSize("--size", absl::GetFlag(FLAGS_size), /*least=*/8,
+                         /*most=*/1024, "96,96,96");
 }
 
 absl::StatusOr<distributed::DeviceKind> Device() {

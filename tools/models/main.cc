@@ -7,15 +7,14 @@
 
 #include "absl/flags/flag.h"
 #include "absl/status/status.h"
-#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
-#include "absl/strings/str_split.h"
 #include "mir/base/status_macros.h"
 #include "mir/models/model_list.h"
 #include "mir/precision/precision.h"
 #include "tools/command/run_command.h"
+#include "tools/command/volume_size.h"
 #include "tools/models/model_costs.h"
 
 ABSL_FLAG(std::string, model, "", "List this model alone.");
@@ -36,22 +35,8 @@ constexpr double kFullVoxels = 160.0 * 192 * 224;
 constexpr double kGigabyte = 1 << 30;
 
 absl::StatusOr<std::vector<int64_t>> Probe() {
-  std::vector<int64_t> sizes;
-  for (absl::string_view text :
-       absl::StrSplit(absl::GetFlag(FLAGS_probe), ',')) {
-    sizes.emplace_back();
-    if (!absl::SimpleAtoi(text, &sizes.back()) || sizes.back() < 1 ||
-        sizes.back() > 4096) {
-      sizes.clear();
-      break;
-    }
-  }
-  if (sizes.size() != 3) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("--probe wants three sizes such as 64,64,64, not '",
-                     absl::GetFlag(FLAGS_probe), "'"));
-  }
-  return sizes;
+  return ParseVolumeSize("--probe", absl::GetFlag(FLAGS_probe), /*least=*/1,
+                         /*most=*/4096, "64,64,64");
 }
 
 // "3.4" GB for each precision, or why it is not known.
