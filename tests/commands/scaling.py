@@ -11,10 +11,11 @@ process, by turns
   connected     two ranks of one run
   under runner  one process that the runner started, and watches
 
-and prints the median step of each, the throughput of connected ranks relative
-to unconnected processes, and the runner's share of a step. The first two steps
-of each process are left out. The machine must be quiet: the unconnected ones
-show how much two processes cost each other by memory alone.
+and prints the mean step of each, the throughput of connected ranks relative to
+unconnected processes, and the runner's share of a step: the medians over the
+rounds. The first two steps of each process are left out. The machine must be
+quiet: the unconnected ones show how much two processes cost each other by memory
+alone, and connected ones wait for whichever something else held up.
 """
 
 import json
@@ -56,28 +57,33 @@ def run(commands):
 
 
 def main():
-    steps = {"one": [], "unconnected": [], "connected": [], "under runner": []}
+    rounds = []
     with tempfile.TemporaryDirectory() as folder:
         for number in range(ROUNDS):
             work = pathlib.Path(folder) / str(number)
             runner = [RUNNER, "--worker", WORKER, "--console", "none"]
             run([[WORKER, *options(work / "one")]])
-            steps["one"] += seconds(work / "one")
             run([[WORKER, *options(work / name)] for name in ("a", "b")])
-            steps["unconnected"] += seconds(work / "a") + seconds(work / "b")
             run([[*runner, "--cpu-procs", "2", *options(work / "connected")]])
-            steps["connected"] += seconds(work / "connected")
             run([[*runner, "--cpu-procs", "1", *options(work / "alone")]])
-            steps["under runner"] += seconds(work / "alone")
-    median = {name: statistics.median(values)
-              for name, values in steps.items()}
+            rounds.append({
+                "one": statistics.mean(seconds(work / "one")),
+                "unconnected": statistics.mean(
+                    seconds(work / "a") + seconds(work / "b")),
+                "connected": statistics.mean(seconds(work / "connected")),
+                "under runner": statistics.mean(seconds(work / "alone")),
+            })
+
+    def median(value):
+        return statistics.median(map(value, rounds))
+
     print(f"VoxelMorph, {SIDE}^3, {STEPS} steps in {ROUNDS} rounds")
-    for name, value in median.items():
-        print(f"  {name:13} {value:8.4f} s per step")
-    print(f"connected / unconnected throughput "
-          f"{median['unconnected'] / median['connected']:.3f}")
-    print(f"runner's share of a step           "
-          f"{median['under runner'] / median['one'] - 1:+.3f}")
+    for name in rounds[0]:
+        print(f"  {name:13} {median(lambda r: r[name]):8.4f} s per step")
+    ratio = median(lambda r: r["unconnected"] / r["connected"])
+    share = median(lambda r: r["under runner"] / r["one"] - 1)
+    print(f"connected / unconnected throughput {ratio:.3f}")
+    print(f"runner's share of a step           {share:+.3f}")
 
 
 main()
