@@ -11,6 +11,7 @@
 
 #include <array>
 #include <mutex>
+#include <optional>
 #include <utility>
 
 namespace mir::losses {
@@ -22,7 +23,9 @@ struct Kept : torch::CustomClassHolder {
   FusedKernel kernel;
   std::array<bool, 2> needed;
   std::mutex mutex;
-  std::array<at::Tensor, 2> gradients;  // Until a backward pass takes them.
+  // Until a backward pass takes them.
+  std::array<at::Tensor, 2> gradients;
+  FusedResult result = 0;
 };
 
 std::array<at::Tensor, 2> Empty(const at::Tensor& like,
@@ -37,12 +40,15 @@ std::array<at::Tensor, 2> Empty(const at::Tensor& like,
 class Fused : public torch::autograd::Function<Fused> {
  public:
   static at::Tensor forward(torch::autograd::AutogradContext* context,
-                            const at::Tensor& x, const at::Tensor& y,
+                            const at::Tensor& x,
+                            const std::optional<at::Tensor>& y,
                             const c10::intrusive_ptr<Kept>& kept) {
-    const at::Tensor own_x = x.contiguous(), own_y = y.contiguous();
+    const at::Tensor own_x = x.contiguous();
+    const at::Tensor own_y = y ? y->contiguous() : at::Tensor();
     kept->gradients = Empty(own_x, kept->needed);
-    const double value =
+    kept->result =
         kept->kernel(own_x, own_y, kept->gradients[0], kept->gradients[1]);
+    const double value = kept->result.value;
     if (kept->needed[0] || kept->needed[1]) {
       context->save_for_backward({own_x, own_y});
       context->saved_data["kept"] = c10::IValue::make_capsule(
@@ -60,15 +66,21 @@ class Fused : public torch::autograd::Function<Fused> {
                 ": its gradient cannot be differentiated again on the CPU; "
                 "leave create_graph off");
     std::array<at::Tensor, 2> own;
+    FusedResult result = 0;
     {
       const std::lock_guard<std::mutex> lock(kept.mutex);
       own = std::exchange(kept.gradients, {});
+      result = std::exchange(kept.result, 0);
     }
     if (!own[0].defined() && !own[1].defined()) {
       own = Empty(saved[0], kept.needed);
-      kept.kernel(saved[0], saved[1], own[0], own[1]);
+      result = kept.kernel(saved[0], saved[1], own[0], own[1]);
     }
     const double scale = gradients[0].item<double>();
+    if (result.finish) {
+      result.finish(saved[0], saved[1], scale, own[0], own[1]);
+      return {own[0], own[1], at::Tensor()};
+    }
     for (at::Tensor& one : own) {
       if (one.defined() && scale != 1) one.mul_(scale);
     }
@@ -85,8 +97,19 @@ at::Tensor FusedLoss(const char* loss, const at::Tensor& x, const at::Tensor& y,
   kept->loss = loss;
   kept->kernel = std::move(kernel);
   kept->needed = {gradients && x.requires_grad(),
-                  gradients && y.requires_grad()};
-  return Fused::apply(x, y, kept);
+                  gradients && y.defined() && y.requires_grad()};
+  return Fused::apply(
+      x, y.defined() ? std::optional<at::Tensor>(y) : std::nullopt, kept);
+}
+
+at::Tensor FusedLoss(
+    const char* loss, const at::Tensor& x,
+    std::function<double(const at::Tensor&, const at::Tensor&)> kernel) {
+  return FusedLoss(
+      loss, x, at::Tensor(),
+      [kernel = std::move(kernel)](
+          const at::Tensor& own, const at::Tensor&, const at::Tensor& gradient,
+          const at::Tensor&) { return FusedResult(kernel(own, gradient)); });
 }
 
 }  // namespace mir::losses

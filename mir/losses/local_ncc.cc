@@ -75,7 +75,8 @@ at::Tensor MaskedMean(const at::Tensor& fixed, const at::Tensor& moving,
   };
   const at::Tensor value =
       cov.square() / (variance(0, mean_x) * variance(1, mean_y)) * counted;
-  return (value.sum() / m.sum().clamp_min(1)).to(fixed.scalar_type());
+  return (options.factor * (value.sum() / m.sum().clamp_min(1)))
+      .to(fixed.scalar_type());
 }
 
 }  // namespace
@@ -127,6 +128,7 @@ at::Tensor LocalNcc::Loss(const at::Tensor& fixed, const at::Tensor& moving,
   options.formula.per_voxel = true;
   options.formula.smallest_variance = 0;
   options.relative_floor = options_.epsilon;
+  options.factor = -1;
   options.check_finite = options_.check_finite;
   const at::ScalarType compute = CommonComputeType(fixed, moving);
   at::Tensor f = fixed.to(compute), m = moving.to(compute);
@@ -160,7 +162,7 @@ at::Tensor LocalNcc::Loss(const at::Tensor& fixed, const at::Tensor& moving,
                                   : MeanWindowCorrelation(f, m, w, options);
     sum = sum.defined() ? sum + own : own;
   }
-  return sum / -static_cast<double>(scale);
+  return scale == 1 ? sum : sum / scale;
 }
 
 }  // namespace mir::losses

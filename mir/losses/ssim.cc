@@ -40,6 +40,7 @@ WindowCorrelationOptions CorrelationOptions(const SsimOptions& options,
   result.formula.clip_window = options.clip_window;
   result.formula.c1 = 0.01 * range * 0.01 * range;
   result.formula.c2 = 0.03 * range * 0.03 * range;
+  result.factor = -1;
   result.check_finite = options.check_finite;
   return result;
 }
@@ -74,12 +75,12 @@ at::Tensor Ssim::Loss(const at::Tensor& fixed, const at::Tensor& moving,
   const precision::Fp32Region region;
   const at::ScalarType compute = CommonComputeType(fixed, moving);
   const at::Tensor f = fixed.to(compute), m = moving.to(compute);
-  if (f.is_cpu()) {
+  if (f.is_cpu() && options_.intensity_range == 0) {
     // Before the range is taken.
     CheckFinite("Ssim", "fixed", f);
     CheckFinite("Ssim", "moving", m);
   }
-  return 1 - MeanWindowCorrelation(f, m, weight,
+  return 1 + MeanWindowCorrelation(f, m, weight,
                                    CorrelationOptions(options_, f, m));
 }
 

@@ -2,22 +2,19 @@
 
 #include <ATen/TensorOperators.h>
 #include <ATen/core/Tensor.h>
-#include <ATen/core/grad_mode.h>
-#include <ATen/ops/empty_like.h>
 #include <ATen/ops/full.h>
-#include <ATen/ops/full_like.h>
 #include <ATen/ops/ones.h>
 #include <ATen/ops/where.h>
 #include <c10/util/Exception.h>
-#include <torch/csrc/autograd/custom_function.h>
 
+#include <algorithm>
 #include <cmath>
 #include <cstdint>
-#include <string>
 #include <vector>
 
 #include "mir/losses/arguments.h"
 #include "mir/losses/box_sum.h"
+#include "mir/losses/fused_loss.h"
 
 namespace mir::losses {
 namespace {
@@ -68,6 +65,11 @@ std::vector<kernels::ImageStatistics> Measure(
       TORCH_CHECK_VALUE(false, options.loss, ": the values of ", name,
                         " are too large: their squares overflow float64");
     }
+    if (options.relative_floor > 0) {
+      one.floor = options.relative_floor * one.variance;
+    } else {
+      one.mean = 0;
+    }
   }
   return statistics;
 }
@@ -77,140 +79,84 @@ bool IsFlat(const kernels::ImageStatistics& statistics) {
            kFlatShare * statistics.mean * statistics.mean);
 }
 
-struct CpuArguments {
-  const WindowCorrelationOptions& options;
-  std::vector<int64_t> radii;
-  at::Tensor weight;  // Like the images and contiguous, or undefined.
-  bool x_needs_gradient;
-  bool y_needs_gradient;
-};
-
-class CpuCorrelation : public torch::autograd::Function<CpuCorrelation> {
- public:
-  static at::Tensor forward(torch::autograd::AutogradContext* context,
-                            const at::Tensor& x, const at::Tensor& y,
-                            const CpuArguments& arguments) {
-    return x.scalar_type() == at::kDouble
-               ? ForwardAs<double>(context, x.contiguous(), y.contiguous(),
-                                   arguments)
-               : ForwardAs<float>(context, x.contiguous(), y.contiguous(),
-                                  arguments);
+// `weight` is undefined or like the images, and contiguous.
+template <typename T>
+FusedResult CorrelateOnCpu(const at::Tensor& x, const at::Tensor& y,
+                           const at::Tensor& weight,
+                           const std::vector<int64_t>& radii,
+                           const WindowCorrelationOptions& options,
+                           const at::Tensor& grad_x, const at::Tensor& grad_y) {
+  const kernels::CorrelationShape shape = ShapeOf(x, radii, options.taps);
+  const int64_t count = x.numel() / shape.volumes;
+  const bool relative = options.relative_floor > 0;
+  // No square of a float32 overflows, and the value shows what is not finite.
+  const bool measured = relative || x.scalar_type() == at::kDouble;
+  std::vector<kernels::ImageStatistics> x_stats(shape.volumes);
+  std::vector<kernels::ImageStatistics> y_stats(shape.volumes);
+  if (measured) {
+    x_stats = Measure<T>(x, "fixed", shape.volumes, options);
+    y_stats = Measure<T>(y, "moving", shape.volumes, options);
   }
 
-  static torch::autograd::variable_list backward(
-      torch::autograd::AutogradContext* context,
-      const torch::autograd::variable_list& gradients) {
-    TORCH_CHECK(!at::GradMode::is_enabled(),
-                "the gradient of a local correlation cannot be differentiated "
-                "again on the CPU; leave create_graph off");
-    const double scale = gradients[0].item<double>();
-    const torch::autograd::variable_list saved = context->get_saved_variables();
-    return {Finish(context, "x", saved[0], saved[2], scale),
-            Finish(context, "y", saved[1], saved[3], scale), at::Tensor()};
+  // Where all weights are 0, so are the sums.
+  double total_weight = x.numel();
+  if (weight.defined()) {
+    total_weight = weight.sum(at::kDouble).item<double>();
+    if (total_weight == 0) total_weight = 1;
   }
+  const double factor = options.factor / total_weight;
+  T* const out_x = grad_x.defined() ? grad_x.mutable_data_ptr<T>() : nullptr;
+  T* const out_y = grad_y.defined() ? grad_y.mutable_data_ptr<T>() : nullptr;
+  const T* const data_x = x.const_data_ptr<T>();
+  const T* const data_y = y.const_data_ptr<T>();
+  const std::vector<kernels::CorrelationSums> sums =
+      kernels::CorrelateWindows<T>(
+          data_x, data_y, shape, options.formula, x_stats, y_stats,
+          weight.defined() ? weight.const_data_ptr<T>() : nullptr, factor,
+          out_x, out_y);
 
- private:
-  template <typename T>
-  static at::Tensor ForwardAs(torch::autograd::AutogradContext* context,
-                              const at::Tensor& x, const at::Tensor& y,
-                              const CpuArguments& arguments) {
-    const WindowCorrelationOptions& options = arguments.options;
-    const kernels::CorrelationShape shape =
-        ShapeOf(x, arguments.radii, options.taps);
-    const int64_t count = x.numel() / shape.volumes;
-    std::vector<kernels::ImageStatistics> x_stats =
-        Measure<T>(x, "fixed", shape.volumes, options);
-    std::vector<kernels::ImageStatistics> y_stats =
-        Measure<T>(y, "moving", shape.volumes, options);
-    std::vector<bool> flat(shape.volumes, false);
-    for (int64_t volume = 0; volume < shape.volumes; ++volume) {
-      for (kernels::ImageStatistics* one :
-           {&x_stats[volume], &y_stats[volume]}) {
-        if (options.relative_floor > 0) {
-          if (IsFlat(*one)) flat[volume] = true;
-          one->floor = options.relative_floor * one->variance;
-        } else {
-          one->mean = 0;
-        }
-      }
+  double total = 0;
+  std::vector<double> slopes_x, slopes_y;
+  for (int64_t volume = 0; volume < shape.volumes; ++volume) {
+    const int64_t offset = volume * count;
+    if (relative && (IsFlat(x_stats[volume]) || IsFlat(y_stats[volume]))) {
+      if (out_x) std::fill_n(out_x + offset, count, T(0));
+      if (out_y) std::fill_n(out_y + offset, count, T(0));
+      slopes_x.push_back(0);
+      slopes_y.push_back(0);
+      continue;
     }
-
-    const at::Tensor grad_x =
-        arguments.x_needs_gradient ? at::empty_like(x) : at::Tensor();
-    const at::Tensor grad_y =
-        arguments.y_needs_gradient ? at::empty_like(y) : at::Tensor();
-    const std::vector<kernels::CorrelationSums> sums =
-        kernels::CorrelateWindows<T>(
-            x.const_data_ptr<T>(), y.const_data_ptr<T>(), shape,
-            options.formula, x_stats, y_stats,
-            arguments.weight.defined() ? arguments.weight.const_data_ptr<T>()
-                                       : nullptr,
-            grad_x.defined() ? grad_x.mutable_data_ptr<T>() : nullptr,
-            grad_y.defined() ? grad_y.mutable_data_ptr<T>() : nullptr);
-
-    // Where all weights are 0, so are the sums.
-    double total_weight = x.numel();
-    if (arguments.weight.defined()) {
-      total_weight = arguments.weight.sum(at::kDouble).item<double>();
-      if (total_weight == 0) total_weight = 1;
-    }
-    double total = 0;
-    std::vector<double> slope_x(shape.volumes), slope_y(shape.volumes);
-    std::vector<double> mean_x(shape.volumes), mean_y(shape.volumes);
-    for (int64_t volume = 0; volume < shape.volumes; ++volume) {
-      if (flat[volume]) {
-        for (const at::Tensor& gradient : {grad_x, grad_y}) {
-          if (gradient.defined()) {
-            gradient.view({shape.volumes, count})[volume].zero_();
-          }
-        }
-        continue;
-      }
-      total += sums[volume].value;
-      // The floors move with the images' variances, too.
-      const double each = 2 * options.relative_floor / count / total_weight;
-      slope_x[volume] = each * sums[volume].floor_x;
-      slope_y[volume] = each * sums[volume].floor_y;
-      mean_x[volume] = x_stats[volume].mean;
-      mean_y[volume] = y_stats[volume].mean;
-    }
-    if (grad_x.defined() || grad_y.defined()) {
-      context->save_for_backward({x, y, grad_x, grad_y});
-      context->saved_data["total_weight"] = total_weight;
-      context->saved_data["slope_x"] = slope_x;
-      context->saved_data["slope_y"] = slope_y;
-      context->saved_data["mean_x"] = mean_x;
-      context->saved_data["mean_y"] = mean_y;
-    }
-    return at::full({}, total / total_weight, x.options());
+    total += sums[volume].value;
+    // The floors move with the images' variances, too.
+    const double each = 2 * options.relative_floor / count * factor;
+    slopes_x.push_back(each * sums[volume].floor_x);
+    slopes_y.push_back(each * sums[volume].floor_y);
   }
-
-  // `raw` is the gradient of the sum, not of the mean.
-  static at::Tensor Finish(torch::autograd::AutogradContext* context,
-                           const std::string& which, const at::Tensor& image,
-                           const at::Tensor& raw, double scale) {
-    if (!raw.defined()) return at::Tensor();
-    std::vector<double> slope =
-        context->saved_data["slope_" + which].toDoubleVector();
-    for (double& one : slope) one *= scale;
-    const std::vector<double> mean =
-        context->saved_data["mean_" + which].toDoubleVector();
-    scale /= context->saved_data["total_weight"].toDouble();
-    const int64_t volumes = slope.size();
-    const int64_t count = raw.numel() / volumes;
-    const at::Tensor out = at::empty_like(raw);
-    if (raw.scalar_type() == at::kDouble) {
-      kernels::ScaleGradient(
-          raw.const_data_ptr<double>(), image.const_data_ptr<double>(), volumes,
-          count, scale, slope, mean, out.mutable_data_ptr<double>());
-    } else {
-      kernels::ScaleGradient(raw.const_data_ptr<float>(),
-                             image.const_data_ptr<float>(), volumes, count,
-                             scale, slope, mean, out.mutable_data_ptr<float>());
-    }
-    return out;
+  if (!measured && !std::isfinite(total)) {
+    CheckFinite(options.loss, "fixed", x);
+    CheckFinite(options.loss, "moving", y);
   }
-};
+  FusedResult result = factor * total;
+  if (!relative || !(out_x || out_y)) return result;
+  const auto finish = [count](const at::Tensor& image,
+                              const std::vector<kernels::ImageStatistics>& of,
+                              const std::vector<double>& slopes, double scale,
+                              const at::Tensor& gradient) {
+    if (!gradient.defined()) return;
+    for (size_t volume = 0; volume < slopes.size(); ++volume) {
+      const int64_t offset = volume * count;
+      kernels::ScaleGradient(image.const_data_ptr<T>() + offset, count, scale,
+                             scale * slopes[volume], of[volume].mean,
+                             gradient.mutable_data_ptr<T>() + offset);
+    }
+  };
+  result.finish = [=](const at::Tensor& x, const at::Tensor& y, double scale,
+                      const at::Tensor& to_x, const at::Tensor& to_y) {
+    finish(x, x_stats, slopes_x, scale, to_x);
+    finish(y, y_stats, slopes_y, scale, to_y);
+  };
+  return result;
+}
 
 at::Tensor SumWindows(const at::Tensor& image,
                       const std::vector<int64_t>& radii,
@@ -306,8 +252,9 @@ at::Tensor MeanWindowCorrelationByOperators(
     const at::Tensor& x, const at::Tensor& y, const at::Tensor& weight,
     const WindowCorrelationOptions& options) {
   const at::Tensor value = WindowCorrelationByOperators(x, y, options);
-  return (weight.defined() ? WeightedMean(value, weight) : value.mean())
-      .to(x.scalar_type());
+  const at::Tensor mean =
+      weight.defined() ? WeightedMean(value, weight) : value.mean();
+  return (options.factor * mean).to(x.scalar_type());
 }
 
 at::Tensor MeanWindowCorrelation(const at::Tensor& x, const at::Tensor& y,
@@ -316,15 +263,22 @@ at::Tensor MeanWindowCorrelation(const at::Tensor& x, const at::Tensor& y,
   if (!x.is_cpu()) {
     return MeanWindowCorrelationByOperators(x, y, weight, options);
   }
-  const bool gradients = at::GradMode::is_enabled();
-  return CpuCorrelation::apply(
-      x, y,
-      CpuArguments{
-          options, Radii(x, options),
-          weight.defined()
-              ? weight.detach().to(x.scalar_type()).expand_as(x).contiguous()
-              : at::Tensor(),
-          gradients && x.requires_grad(), gradients && y.requires_grad()});
+  const std::vector<int64_t> radii = Radii(x, options);
+  const at::Tensor weights =
+      weight.defined()
+          ? weight.detach().to(x.scalar_type()).expand_as(x).contiguous()
+          : weight;
+  return FusedLoss(
+      options.loss, x, y,
+      [options, radii, weights](const at::Tensor& x, const at::Tensor& y,
+                                const at::Tensor& grad_x,
+                                const at::Tensor& grad_y) {
+        return x.scalar_type() == at::kDouble
+                   ? CorrelateOnCpu<double>(x, y, weights, radii, options,
+                                            grad_x, grad_y)
+                   : CorrelateOnCpu<float>(x, y, weights, radii, options,
+                                           grad_x, grad_y);
+      });
 }
 
 at::Tensor MeanWindowCorrelation(const at::Tensor& x, const at::Tensor& y,

@@ -22,13 +22,14 @@ struct WindowCorrelationOptions {
   // (to the last digits of float32) counts as 0. Needs clip_window, since a
   // window that reads zeros outside sees the mean.
   double relative_floor = 0;
+  double factor = 1;  // Of the mean.
   // Throw on a NaN or infinity on a GPU too, which waits for it. On the CPU
   // that is always so.
   bool check_finite = false;
 };
 
 // The mean over all windows, channels and the batch of the correlation of two
-// images as options.formula defines it.
+// images as options.formula defines it, times options.factor.
 //
 //   x, y     [N, C, D, H, W] or [N, C, H, W], both float32 or both float64,
 //            checked by CheckImagePair

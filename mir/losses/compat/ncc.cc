@@ -39,10 +39,10 @@ at::Tensor Loss(const char* loss, const at::Tensor& fixed,
   options.loss = loss;
   options.window = std::move(window);
   options.formula = formula;
+  options.factor = -1;
   const precision::Fp32Region region;
   const at::ScalarType compute = CommonComputeType(fixed, moving);
-  return MeanWindowCorrelation(fixed.to(compute), moving.to(compute), options)
-      .neg();
+  return MeanWindowCorrelation(fixed.to(compute), moving.to(compute), options);
 }
 
 // Half the size along each axis, corner to corner.
@@ -145,10 +145,10 @@ at::Tensor NccGauss::operator()(const at::Tensor& fixed,
   options.taps.assign(options.window.size(), GaussianTaps(window_, sigma_));
   options.formula.per_voxel = true;
   options.formula.add = 1e-5;
+  options.factor = -1;
   const precision::Fp32Region region;
   const at::ScalarType compute = CommonComputeType(fixed, moving);
-  return MeanWindowCorrelation(fixed.to(compute), moving.to(compute), options)
-      .neg();
+  return MeanWindowCorrelation(fixed.to(compute), moving.to(compute), options);
 }
 
 FastNcc::FastNcc(int64_t window) : window_(window) {
@@ -206,7 +206,7 @@ at::Tensor NccVfa::operator()(const at::Tensor& fixed,
         Loss("NccVfa", f, m, Cube(f, options_.window - 2 * scale), formula);
     sum = sum.defined() ? sum + loss : loss;
   }
-  return sum / options_.scales;
+  return options_.scales == 1 ? sum : sum / options_.scales;
 }
 
 }  // namespace mir::losses::compat

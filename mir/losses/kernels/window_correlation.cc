@@ -6,6 +6,7 @@
 #include <array>
 #include <cmath>
 #include <cstdint>
+#include <memory>
 #include <vector>
 
 #include "mir/base/target_clones.h"
@@ -20,17 +21,19 @@ enum { kX, kY, kXX, kYY, kXY, kSums };
 // The derivatives of the value by them, in this order.
 enum { kDX, kDXX, kDXY, kDY, kDYY, kDerivatives };
 
+// Rows of doubles begin at a cache line and lie between zeros, as many as the
+// usual windows reach.
+constexpr int64_t kPad = 8;
+
 template <typename T>
-[[gnu::always_inline]] inline void AddProductsOf(const T* __restrict x,
-                                                 const T* __restrict y,
-                                                 double mean_x, double mean_y,
-                                                 double sign, int64_t width,
-                                                 double* __restrict sums) {
-  double* const __restrict sx = sums + kX * width;
-  double* const __restrict sy = sums + kY * width;
-  double* const __restrict sxx = sums + kXX * width;
-  double* const __restrict syy = sums + kYY * width;
-  double* const __restrict sxy = sums + kXY * width;
+[[gnu::always_inline]] inline void AddProductsOf(
+    const T* __restrict x, const T* __restrict y, double mean_x, double mean_y,
+    double sign, int64_t width, int64_t pitch, double* __restrict sums) {
+  double* const __restrict sx = sums + kX * pitch;
+  double* const __restrict sy = sums + kY * pitch;
+  double* const __restrict sxx = sums + kXX * pitch;
+  double* const __restrict syy = sums + kYY * pitch;
+  double* const __restrict sxy = sums + kXY * pitch;
   for (int64_t w = 0; w < width; ++w) {
     const double a = x[w] - mean_x;
     const double b = y[w] - mean_y;
@@ -46,12 +49,12 @@ template <typename T>
 [[gnu::always_inline]] inline void SlideProductsOf(
     const T* __restrict x_in, const T* __restrict y_in,
     const T* __restrict x_out, const T* __restrict y_out, double mean_x,
-    double mean_y, int64_t width, double* __restrict sums) {
-  double* const __restrict sx = sums + kX * width;
-  double* const __restrict sy = sums + kY * width;
-  double* const __restrict sxx = sums + kXX * width;
-  double* const __restrict syy = sums + kYY * width;
-  double* const __restrict sxy = sums + kXY * width;
+    double mean_y, int64_t width, int64_t pitch, double* __restrict sums) {
+  double* const __restrict sx = sums + kX * pitch;
+  double* const __restrict sy = sums + kY * pitch;
+  double* const __restrict sxx = sums + kXX * pitch;
+  double* const __restrict syy = sums + kYY * pitch;
+  double* const __restrict sxy = sums + kXY * pitch;
   for (int64_t w = 0; w < width; ++w) {
     const double a = x_in[w] - mean_x;
     const double b = y_in[w] - mean_y;
@@ -67,25 +70,27 @@ template <typename T>
 
 MIR_TARGET_CLONES void AddProducts(const float* x, const float* y,
                                    double mean_x, double mean_y, double sign,
-                                   int64_t width, double* sums) {
-  AddProductsOf(x, y, mean_x, mean_y, sign, width, sums);
+                                   int64_t width, int64_t pitch, double* sums) {
+  AddProductsOf(x, y, mean_x, mean_y, sign, width, pitch, sums);
 }
 MIR_TARGET_CLONES void AddProducts(const double* x, const double* y,
                                    double mean_x, double mean_y, double sign,
-                                   int64_t width, double* sums) {
-  AddProductsOf(x, y, mean_x, mean_y, sign, width, sums);
+                                   int64_t width, int64_t pitch, double* sums) {
+  AddProductsOf(x, y, mean_x, mean_y, sign, width, pitch, sums);
 }
 MIR_TARGET_CLONES void SlideProducts(const float* x_in, const float* y_in,
                                      const float* x_out, const float* y_out,
                                      double mean_x, double mean_y,
-                                     int64_t width, double* sums) {
-  SlideProductsOf(x_in, y_in, x_out, y_out, mean_x, mean_y, width, sums);
+                                     int64_t width, int64_t pitch,
+                                     double* sums) {
+  SlideProductsOf(x_in, y_in, x_out, y_out, mean_x, mean_y, width, pitch, sums);
 }
 MIR_TARGET_CLONES void SlideProducts(const double* x_in, const double* y_in,
                                      const double* x_out, const double* y_out,
                                      double mean_x, double mean_y,
-                                     int64_t width, double* sums) {
-  SlideProductsOf(x_in, y_in, x_out, y_out, mean_x, mean_y, width, sums);
+                                     int64_t width, int64_t pitch,
+                                     double* sums) {
+  SlideProductsOf(x_in, y_in, x_out, y_out, mean_x, mean_y, width, pitch, sums);
 }
 
 // Two slices at the same distance from a window's centre.
@@ -93,12 +98,13 @@ template <typename T>
 [[gnu::always_inline]] inline void AddPairProductsOf(
     const T* __restrict x_one, const T* __restrict y_one,
     const T* __restrict x_two, const T* __restrict y_two, double mean_x,
-    double mean_y, double tap, int64_t width, double* __restrict sums) {
-  double* const __restrict sx = sums + kX * width;
-  double* const __restrict sy = sums + kY * width;
-  double* const __restrict sxx = sums + kXX * width;
-  double* const __restrict syy = sums + kYY * width;
-  double* const __restrict sxy = sums + kXY * width;
+    double mean_y, double tap, int64_t width, int64_t pitch,
+    double* __restrict sums) {
+  double* const __restrict sx = sums + kX * pitch;
+  double* const __restrict sy = sums + kY * pitch;
+  double* const __restrict sxx = sums + kXX * pitch;
+  double* const __restrict syy = sums + kYY * pitch;
+  double* const __restrict sxy = sums + kXY * pitch;
   for (int64_t w = 0; w < width; ++w) {
     const double a = x_one[w] - mean_x;
     const double b = y_one[w] - mean_y;
@@ -114,16 +120,18 @@ template <typename T>
 MIR_TARGET_CLONES void AddPairProducts(const float* x_one, const float* y_one,
                                        const float* x_two, const float* y_two,
                                        double mean_x, double mean_y, double tap,
-                                       int64_t width, double* sums) {
+                                       int64_t width, int64_t pitch,
+                                       double* sums) {
   AddPairProductsOf(x_one, y_one, x_two, y_two, mean_x, mean_y, tap, width,
-                    sums);
+                    pitch, sums);
 }
 MIR_TARGET_CLONES void AddPairProducts(const double* x_one, const double* y_one,
                                        const double* x_two, const double* y_two,
                                        double mean_x, double mean_y, double tap,
-                                       int64_t width, double* sums) {
+                                       int64_t width, int64_t pitch,
+                                       double* sums) {
   AddPairProductsOf(x_one, y_one, x_two, y_two, mean_x, mean_y, tap, width,
-                    sums);
+                    pitch, sums);
 }
 
 MIR_TARGET_CLONES void AddTap(const double* __restrict in, double tap,
@@ -142,14 +150,17 @@ MIR_TARGET_CLONES void AddTapPair(const double* __restrict one,
 constexpr int64_t kUsualRadius = 5;
 
 template <typename T>
-[[gnu::always_inline]] inline void WeighProductsOf(
-    const T* const* x_rows, const T* const* y_rows, double mean_x,
-    double mean_y, const double* taps, int64_t width, double* __restrict sums) {
-  double* const __restrict sx = sums + kX * width;
-  double* const __restrict sy = sums + kY * width;
-  double* const __restrict sxx = sums + kXX * width;
-  double* const __restrict syy = sums + kYY * width;
-  double* const __restrict sxy = sums + kXY * width;
+[[gnu::always_inline]] inline void WeighProductsOf(const T* const* x_rows,
+                                                   const T* const* y_rows,
+                                                   double mean_x, double mean_y,
+                                                   const double* taps,
+                                                   int64_t width, int64_t pitch,
+                                                   double* __restrict sums) {
+  double* const __restrict sx = sums + kX * pitch;
+  double* const __restrict sy = sums + kY * pitch;
+  double* const __restrict sxx = sums + kXX * pitch;
+  double* const __restrict syy = sums + kYY * pitch;
+  double* const __restrict sxy = sums + kXY * pitch;
   const T *x[2 * kUsualRadius + 1], *y[2 * kUsualRadius + 1];
   double tap[kUsualRadius + 1];
   for (int k = 0; k <= 2 * kUsualRadius; ++k) {
@@ -185,14 +196,16 @@ template <typename T>
 MIR_TARGET_CLONES void WeighProducts(const float* const* x_rows,
                                      const float* const* y_rows, double mean_x,
                                      double mean_y, const double* taps,
-                                     int64_t width, double* sums) {
-  WeighProductsOf(x_rows, y_rows, mean_x, mean_y, taps, width, sums);
+                                     int64_t width, int64_t pitch,
+                                     double* sums) {
+  WeighProductsOf(x_rows, y_rows, mean_x, mean_y, taps, width, pitch, sums);
 }
 MIR_TARGET_CLONES void WeighProducts(const double* const* x_rows,
                                      const double* const* y_rows, double mean_x,
                                      double mean_y, const double* taps,
-                                     int64_t width, double* sums) {
-  WeighProductsOf(x_rows, y_rows, mean_x, mean_y, taps, width, sums);
+                                     int64_t width, int64_t pitch,
+                                     double* sums) {
+  WeighProductsOf(x_rows, y_rows, mean_x, mean_y, taps, width, pitch, sums);
 }
 
 MIR_TARGET_CLONES void WeighPairs(const double* const* rows, const double* taps,
@@ -217,15 +230,12 @@ MIR_TARGET_CLONES void TapRow(const double* __restrict in,
                               const double* __restrict taps, int64_t width,
                               int64_t radius, double* __restrict scratch,
                               double* __restrict out) {
-  for (int64_t i = 0; i < radius; ++i) scratch[i] = 0;
-  for (int64_t w = 0; w < width; ++w) scratch[radius + w] = in[w];
-  for (int64_t i = radius + width; i < width + 2 * radius; ++i) scratch[i] = 0;
   const double middle = taps[radius];
   if (radius == kUsualRadius) {
     double tap[kUsualRadius + 1];
     for (int k = 1; k <= kUsualRadius; ++k) tap[k] = taps[kUsualRadius + k];
     for (int64_t w = 0; w < width; ++w) {
-      const double* const at = scratch + w + kUsualRadius;
+      const double* const at = in + w;
       double sum = middle * at[0];
 #pragma GCC unroll 5
       for (int k = 1; k <= kUsualRadius; ++k) sum += tap[k] * (at[-k] + at[k]);
@@ -233,6 +243,9 @@ MIR_TARGET_CLONES void TapRow(const double* __restrict in,
     }
     return;
   }
+  for (int64_t i = 0; i < radius; ++i) scratch[i] = 0;
+  for (int64_t w = 0; w < width; ++w) scratch[radius + w] = in[w];
+  for (int64_t i = radius + width; i < width + 2 * radius; ++i) scratch[i] = 0;
   for (int64_t w = 0; w < width; ++w) out[w] = middle * in[w];
   for (int64_t k = 1; k <= radius; ++k) {
     const double tap = taps[radius + k];
@@ -244,19 +257,20 @@ MIR_TARGET_CLONES void TapRow(const double* __restrict in,
 
 template <typename T>
 [[gnu::always_inline]] inline void WeightRowsOf(const T* __restrict weight,
-                                                int64_t width, int64_t rows,
+                                                int64_t width, int64_t pitch,
+                                                int64_t rows,
                                                 double* __restrict values) {
   for (int64_t row = 0; row < rows; ++row) {
-    for (int64_t w = 0; w < width; ++w) values[row * width + w] *= weight[w];
+    for (int64_t w = 0; w < width; ++w) values[row * pitch + w] *= weight[w];
   }
 }
 MIR_TARGET_CLONES void WeightRows(const float* weight, int64_t width,
-                                  int64_t rows, double* values) {
-  WeightRowsOf(weight, width, rows, values);
+                                  int64_t pitch, int64_t rows, double* values) {
+  WeightRowsOf(weight, width, pitch, rows, values);
 }
 MIR_TARGET_CLONES void WeightRows(const double* weight, int64_t width,
-                                  int64_t rows, double* values) {
-  WeightRowsOf(weight, width, rows, values);
+                                  int64_t pitch, int64_t rows, double* values) {
+  WeightRowsOf(weight, width, pitch, rows, values);
 }
 
 MIR_TARGET_CLONES void Add(const double* __restrict in, int64_t count,
@@ -285,9 +299,69 @@ MIR_TARGET_CLONES void SlideAndKeep(const double* __restrict in,
   }
 }
 
-// Sums over the 2 * radius + 1 voxels around each; zeros outside. Sums of 2, 4,
-// 8, ... neighbours are built in place in `scratch` (width + 2 * radius), and
-// those that the binary digits of the window's width name are added up.
+// Sums over the nine voxels around each: of two, four and eight neighbours, and
+// the ninth. `in` lies between kPad zeros, after which 16 more numbers can be
+// read; `scratch` holds width + 8; `out` is written to the end of its last
+// line.
+[[gnu::always_inline]] inline void BoxNineOf(const double* __restrict in,
+                                             int64_t width,
+                                             double* __restrict scratch,
+                                             double* __restrict out) {
+  const double* const __restrict first = in - 4;
+  for (int64_t w = 0; w < width + 7; ++w) scratch[w] = first[w] + first[w + 1];
+#pragma GCC ivdep
+  for (int64_t w = 0; w < width + 5; ++w) scratch[w] += scratch[w + 2];
+  for (int64_t w = 0; w < width; ++w) {
+    out[w] = (scratch[w] + scratch[w + 4]) + first[w + 8];
+  }
+}
+#ifdef MIR_HAS_TARGETS
+__attribute__((target("default"))) void BoxNine(const double* in, int64_t width,
+                                                double* scratch, double* out) {
+  BoxNineOf(in, width, scratch, out);
+}
+__attribute__((target("avx2"))) void BoxNine(const double* in, int64_t width,
+                                             double* scratch, double* out) {
+  BoxNineOf(in, width, scratch, out);
+}
+// The same in registers, since loads that cross a line take twice as long.
+__attribute__((target("avx512f"))) void BoxNine(const double* in, int64_t width,
+                                                double*, double* out) {
+  typedef double Line __attribute__((vector_size(64), may_alias));
+  typedef double Four __attribute__((vector_size(64), may_alias, aligned(32)));
+  const Four* const lines = reinterpret_cast<const Four*>(in - 4);
+  Line* const sums = reinterpret_cast<Line*>(out);
+  Line here = lines[0], next = lines[1], after = lines[2];
+  Line two = here + __builtin_shufflevector(here, next, 1, 2, 3, 4, 5, 6, 7, 8);
+  Line next_two =
+      next + __builtin_shufflevector(next, after, 1, 2, 3, 4, 5, 6, 7, 8);
+  Line four =
+      two + __builtin_shufflevector(two, next_two, 2, 3, 4, 5, 6, 7, 8, 9);
+  for (int64_t line = 0; 8 * line < width; ++line) {
+    const Line last = lines[line + 3];
+    const Line after_two =
+        after + __builtin_shufflevector(after, last, 1, 2, 3, 4, 5, 6, 7, 8);
+    const Line next_four =
+        next_two +
+        __builtin_shufflevector(next_two, after_two, 2, 3, 4, 5, 6, 7, 8, 9);
+    const Line eight = four + __builtin_shufflevector(four, next_four, 4, 5, 6,
+                                                      7, 8, 9, 10, 11);
+    sums[line] = eight + next;
+    next = after;
+    after = last;
+    next_two = after_two;
+    four = next_four;
+  }
+}
+#else
+void BoxNine(const double* in, int64_t width, double* scratch, double* out) {
+  BoxNineOf(in, width, scratch, out);
+}
+#endif
+
+// Sums over the 2 * radius + 1 voxels around each; zeros outside. `scratch`
+// holds width + 2 * radius. Sums of 2, 4, 8, ... neighbours are built in place,
+// and those that the binary digits of the window's width name are added up.
 MIR_TARGET_CLONES void Box(const double* __restrict in, int64_t width,
                            int64_t radius, double* __restrict scratch,
                            double* __restrict out) {
@@ -296,15 +370,6 @@ MIR_TARGET_CLONES void Box(const double* __restrict in, int64_t width,
   for (int64_t i = 0; i < radius; ++i) scratch[i] = 0;
   for (int64_t w = 0; w < width; ++w) scratch[radius + w] = in[w];
   for (int64_t i = radius + width; i < padded; ++i) scratch[i] = 0;
-  if (window == 9) {
-    for (int64_t w = 0; w < width; ++w) {
-      const double* const at = scratch + w;
-      const double first = (at[1] + at[2]) + (at[3] + at[4]);
-      const double second = (at[5] + at[6]) + (at[7] + at[8]);
-      out[w] = at[0] + (first + second);
-    }
-    return;
-  }
   for (int64_t w = 0; w < width; ++w) out[w] = scratch[w];
   int64_t covered = 1;
   for (int64_t span = 2; span <= window; span *= 2) {
@@ -320,33 +385,51 @@ MIR_TARGET_CLONES void Box(const double* __restrict in, int64_t width,
   }
 }
 
-struct Correlate {
+// Where and how a row of windows is compared.
+struct Windows {
+  const double* sums;  // [kSums, pitch]
+  const double* inverse_count_w;
   double inverse_count_dh;  // 1 / n is this times inverse_count_w.
   double floor_x, floor_y;
+  int64_t width, pitch;
+  bool to_x, to_y;  // Which derivatives are wanted.
+  bool to_floors;   // Then those by both images' sums and variances.
 };
 
-// From the sums of each window: its value, the derivatives by the sums, and
-// the derivatives by the two variances.
-template <bool squared>
+// Of each window: its value, the derivatives by the sums, [kDerivatives,
+// pitch], and the derivatives by the two variances.
+struct Compared {
+  double* value;
+  double* derivatives;
+  double* by_var_x;
+  double* by_var_y;
+};
+
+template <bool squared, bool to_x, bool to_y, bool to_floors>
 [[gnu::always_inline]] inline void CorrelateRow(
-    const double* __restrict sums, const double* __restrict inverse_count_w,
-    const Correlate& at, const CorrelationFormula& formula, int64_t width,
-    double* __restrict value, double* __restrict derivatives,
-    double* __restrict by_var_x, double* __restrict by_var_y) {
+    const Windows& at, const CorrelationFormula& formula, const Compared& out) {
+  const int64_t pitch = at.pitch;
+  const double* const __restrict sums = at.sums;
+  const double* const __restrict inverse_count_w = at.inverse_count_w;
+  double* const __restrict value = out.value;
+  double* const __restrict derivatives = out.derivatives;
+  double* const __restrict by_var_x = out.by_var_x;
+  double* const __restrict by_var_y = out.by_var_y;
   const double per_dh = at.inverse_count_dh;
   const double floor_x = at.floor_x, floor_y = at.floor_y;
   const double smallest_variance = formula.smallest_variance;
   const double add = formula.add, smallest_den = formula.smallest_den;
   const double s_of_n = formula.per_voxel ? 1 : 0;
   const double s_alone = 1 - s_of_n;
-  for (int64_t w = 0; w < width; ++w) {
-    const double x = sums[kX * width + w], y = sums[kY * width + w];
+#pragma GCC ivdep
+  for (int64_t w = 0; w < at.width; ++w) {
+    const double x = sums[kX * pitch + w], y = sums[kY * pitch + w];
     const double inverse_n = per_dh * inverse_count_w[w];
     const double s = s_alone + s_of_n * inverse_n;
     const double mean_x = x * inverse_n, mean_y = y * inverse_n;
-    const double cov = s * (sums[kXY * width + w] - x * mean_y);
-    double var_x = s * (sums[kXX * width + w] - x * mean_x);
-    double var_y = s * (sums[kYY * width + w] - y * mean_y);
+    const double cov = s * (sums[kXY * pitch + w] - x * mean_y);
+    double var_x = s * (sums[kXX * pitch + w] - x * mean_x);
+    double var_y = s * (sums[kYY * pitch + w] - y * mean_y);
     var_x = var_x > smallest_variance ? var_x : smallest_variance;
     var_y = var_y > smallest_variance ? var_y : smallest_variance;
     const double full_x = var_x + floor_x, full_y = var_y + floor_y;
@@ -366,31 +449,41 @@ template <bool squared>
     }
     const double by_x = by_den * full_y, by_y = by_den * full_x;
     value[w] = result;
-    by_var_x[w] = by_x;
-    by_var_y[w] = by_y;
-    derivatives[kDX * width + w] = -s * (mean_y * by_cov + 2 * mean_x * by_x);
-    derivatives[kDXX * width + w] = s * by_x;
-    derivatives[kDY * width + w] = -s * (mean_x * by_cov + 2 * mean_y * by_y);
-    derivatives[kDYY * width + w] = s * by_y;
-    derivatives[kDXY * width + w] = s * by_cov;
+    if (to_floors) {
+      by_var_x[w] = by_x;
+      by_var_y[w] = by_y;
+    }
+    if (to_x) {
+      derivatives[kDX * pitch + w] = -s * (mean_y * by_cov + 2 * mean_x * by_x);
+      derivatives[kDXX * pitch + w] = s * by_x;
+    }
+    if (to_y) {
+      derivatives[kDY * pitch + w] = -s * (mean_x * by_cov + 2 * mean_y * by_y);
+      derivatives[kDYY * pitch + w] = s * by_y;
+    }
+    if (to_x || to_y) derivatives[kDXY * pitch + w] = s * by_cov;
   }
 }
 
-// The same for structural similarity.
-MIR_TARGET_CLONES void CompareStructure(
-    const double* __restrict sums, const double* __restrict inverse_count_w,
-    const Correlate& at, const CorrelationFormula& formula, int64_t width,
-    double* __restrict value, double* __restrict derivatives,
-    double* __restrict by_var_x, double* __restrict by_var_y) {
+// Structural similarity, likewise; without floors.
+template <bool to_x, bool to_y>
+[[gnu::always_inline]] inline void CompareStructureRow(
+    const Windows& at, const CorrelationFormula& formula, const Compared& out) {
+  const int64_t pitch = at.pitch;
+  const double* const __restrict sums = at.sums;
+  const double* const __restrict inverse_count_w = at.inverse_count_w;
+  double* const __restrict value = out.value;
+  double* const __restrict derivatives = out.derivatives;
   const double per_dh = at.inverse_count_dh;
   const double c1 = formula.c1, c2 = formula.c2;
-  for (int64_t w = 0; w < width; ++w) {
-    const double x = sums[kX * width + w], y = sums[kY * width + w];
+#pragma GCC ivdep
+  for (int64_t w = 0; w < at.width; ++w) {
+    const double x = sums[kX * pitch + w], y = sums[kY * pitch + w];
     const double s = per_dh * inverse_count_w[w];
     const double mean_x = x * s, mean_y = y * s;
-    const double cov = s * sums[kXY * width + w] - mean_x * mean_y;
-    const double var_x = s * sums[kXX * width + w] - mean_x * mean_x;
-    const double var_y = s * sums[kYY * width + w] - mean_y * mean_y;
+    const double cov = s * sums[kXY * pitch + w] - mean_x * mean_y;
+    const double var_x = s * sums[kXX * pitch + w] - mean_x * mean_x;
+    const double var_y = s * sums[kYY * pitch + w] - mean_y * mean_y;
     const double top_means = 2 * (mean_x * mean_y) + c1;
     const double top_cov = 2 * cov + c2;
     const double inverse_means = 1 / (mean_x * mean_x + mean_y * mean_y + c1);
@@ -402,60 +495,89 @@ MIR_TARGET_CLONES void CompareStructure(
     const double by_top = 2 * top_cov * inverse;
     const double by_bottom = 2 * result * inverse_means;
     value[w] = result;
-    by_var_x[w] = by_var;
-    by_var_y[w] = by_var;
-    derivatives[kDX * width + w] = s * (by_top * mean_y - by_bottom * mean_x -
-                                        mean_y * by_cov - 2 * mean_x * by_var);
-    derivatives[kDY * width + w] = s * (by_top * mean_x - by_bottom * mean_y -
-                                        mean_x * by_cov - 2 * mean_y * by_var);
-    derivatives[kDXX * width + w] = s * by_var;
-    derivatives[kDYY * width + w] = s * by_var;
-    derivatives[kDXY * width + w] = s * by_cov;
+    if (to_x) {
+      derivatives[kDX * pitch + w] =
+          s * (by_top * mean_y - by_bottom * mean_x - mean_y * by_cov -
+               2 * mean_x * by_var);
+      derivatives[kDXX * pitch + w] = s * by_var;
+    }
+    if (to_y) {
+      derivatives[kDY * pitch + w] =
+          s * (by_top * mean_x - by_bottom * mean_y - mean_x * by_cov -
+               2 * mean_y * by_var);
+      derivatives[kDYY * pitch + w] = s * by_var;
+    }
+    if (to_x || to_y) derivatives[kDXY * pitch + w] = s * by_cov;
   }
 }
 
-MIR_TARGET_CLONES void CorrelateSquared(
-    const double* sums, const double* inverse_count_w, const Correlate& at,
-    const CorrelationFormula& formula, int64_t width, double* value,
-    double* derivatives, double* by_var_x, double* by_var_y) {
-  CorrelateRow<true>(sums, inverse_count_w, at, formula, width, value,
-                     derivatives, by_var_x, by_var_y);
+template <bool squared>
+[[gnu::always_inline]] inline void CorrelateWanted(
+    const Windows& at, const CorrelationFormula& formula, const Compared& out) {
+  if (at.to_floors) {
+    CorrelateRow<squared, true, true, true>(at, formula, out);
+  } else if (at.to_x && at.to_y) {
+    CorrelateRow<squared, true, true, false>(at, formula, out);
+  } else if (at.to_x) {
+    CorrelateRow<squared, true, false, false>(at, formula, out);
+  } else if (at.to_y) {
+    CorrelateRow<squared, false, true, false>(at, formula, out);
+  } else {
+    CorrelateRow<squared, false, false, false>(at, formula, out);
+  }
 }
-MIR_TARGET_CLONES void CorrelatePlain(
-    const double* sums, const double* inverse_count_w, const Correlate& at,
-    const CorrelationFormula& formula, int64_t width, double* value,
-    double* derivatives, double* by_var_x, double* by_var_y) {
-  CorrelateRow<false>(sums, inverse_count_w, at, formula, width, value,
-                      derivatives, by_var_x, by_var_y);
+MIR_TARGET_CLONES void CorrelateSquared(const Windows& at,
+                                        const CorrelationFormula& formula,
+                                        const Compared& out) {
+  CorrelateWanted<true>(at, formula, out);
+}
+MIR_TARGET_CLONES void CorrelatePlain(const Windows& at,
+                                      const CorrelationFormula& formula,
+                                      const Compared& out) {
+  CorrelateWanted<false>(at, formula, out);
+}
+MIR_TARGET_CLONES void CompareStructure(const Windows& at,
+                                        const CorrelationFormula& formula,
+                                        const Compared& out) {
+  if (at.to_x && at.to_y) {
+    CompareStructureRow<true, true>(at, formula, out);
+  } else if (at.to_x) {
+    CompareStructureRow<true, false>(at, formula, out);
+  } else if (at.to_y) {
+    CompareStructureRow<false, true>(at, formula, out);
+  } else {
+    CompareStructureRow<false, false>(at, formula, out);
+  }
 }
 
-// The gradient to `own`: linear + 2 square own + product other.
+// The gradient to `own`: (linear + 2 square own + product other) factor.
 template <typename T>
 [[gnu::always_inline]] inline void GradientRowOf(
     const double* __restrict linear, const double* __restrict square,
     const double* __restrict product, const T* __restrict own,
     const T* __restrict other, double mean_own, double mean_other,
-    int64_t width, T* __restrict out) {
+    double factor, int64_t width, T* __restrict out) {
   for (int64_t w = 0; w < width; ++w) {
-    out[w] = static_cast<T>(linear[w] + 2 * square[w] * (own[w] - mean_own) +
-                            product[w] * (other[w] - mean_other));
+    out[w] = static_cast<T>(factor *
+                            (linear[w] + 2 * square[w] * (own[w] - mean_own) +
+                             product[w] * (other[w] - mean_other)));
   }
 }
 MIR_TARGET_CLONES void GradientRow(const double* linear, const double* square,
                                    const double* product, const float* own,
                                    const float* other, double mean_own,
-                                   double mean_other, int64_t width,
-                                   float* out) {
+                                   double mean_other, double factor,
+                                   int64_t width, float* out) {
   GradientRowOf(linear, square, product, own, other, mean_own, mean_other,
-                width, out);
+                factor, width, out);
 }
 MIR_TARGET_CLONES void GradientRow(const double* linear, const double* square,
                                    const double* product, const double* own,
                                    const double* other, double mean_own,
-                                   double mean_other, int64_t width,
-                                   double* out) {
+                                   double mean_other, double factor,
+                                   int64_t width, double* out) {
   GradientRowOf(linear, square, product, own, other, mean_own, mean_other,
-                width, out);
+                factor, width, out);
 }
 
 // Eight partial sums, so that the order does not depend on the vector length.
@@ -504,25 +626,23 @@ MIR_TARGET_CLONES void Moments(const double* in, int64_t count, double shift,
   MomentsOf(in, count, shift, sums);
 }
 
+// out = scale out + slope (image - mean)
 template <typename T>
-[[gnu::always_inline]] inline void ScaleOf(const T* __restrict grad,
-                                           const T* __restrict image,
+[[gnu::always_inline]] inline void ScaleOf(const T* __restrict image,
                                            int64_t count, double scale,
                                            double slope, double mean,
                                            T* __restrict out) {
   for (int64_t i = 0; i < count; ++i) {
-    out[i] = static_cast<T>(scale * grad[i] + slope * (image[i] - mean));
+    out[i] = static_cast<T>(scale * out[i] + slope * (image[i] - mean));
   }
 }
-MIR_TARGET_CLONES void Scale(const float* grad, const float* image,
-                             int64_t count, double scale, double slope,
-                             double mean, float* out) {
-  ScaleOf(grad, image, count, scale, slope, mean, out);
+MIR_TARGET_CLONES void Scale(const float* image, int64_t count, double scale,
+                             double slope, double mean, float* out) {
+  ScaleOf(image, count, scale, slope, mean, out);
 }
-MIR_TARGET_CLONES void Scale(const double* grad, const double* image,
-                             int64_t count, double scale, double slope,
-                             double mean, double* out) {
-  ScaleOf(grad, image, count, scale, slope, mean, out);
+MIR_TARGET_CLONES void Scale(const double* image, int64_t count, double scale,
+                             double slope, double mean, double* out) {
+  ScaleOf(image, count, scale, slope, mean, out);
 }
 
 }  // namespace rows
@@ -551,11 +671,22 @@ struct Split {
   int64_t size, parts;
 };
 
+// Doubles of one cache line.
+constexpr int64_t kLine = 8;
+
+int64_t InLines(int64_t count) { return (count + kLine - 1) / kLine * kLine; }
+
 // Memory of one thread, kept between calls: fresh pages cost more than sums.
+// Begins at a cache line.
 double* Workspace(int64_t count) {
   static thread_local std::vector<double> memory;
-  if (memory.size() < static_cast<size_t>(count)) memory.resize(count);
-  return memory.data();
+  if (memory.size() < static_cast<size_t>(count + kLine)) {
+    memory.resize(count + kLine);
+  }
+  void* begin = memory.data();
+  size_t space = memory.size() * sizeof(double);
+  return static_cast<double*>(
+      std::align(kLine * sizeof(double), count * sizeof(double), begin, space));
 }
 
 // 1 / (number of voxels within `radius` that are inside, or the sum of their
@@ -588,10 +719,11 @@ class Correlation {
               const CorrelationFormula& formula,
               const std::vector<ImageStatistics>& x_stats,
               const std::vector<ImageStatistics>& y_stats, const T* weight,
-              T* grad_x, T* grad_y)
+              double factor, T* grad_x, T* grad_y)
       : x_(x),
         y_(y),
         weight_(weight),
+        factor_(factor),
         grad_x_(grad_x),
         grad_y_(grad_y),
         formula_(formula),
@@ -600,6 +732,7 @@ class Correlation {
         depth_(shape.size[0]),
         height_(shape.size[1]),
         width_(shape.size[2]),
+        pitch_(InLines(width_) + rows::kPad),
         // A window that reaches beyond both ends sums no more than all.
         radius_d_(std::min(shape.radius[0], depth_ - 1)),
         radius_h_(std::min(shape.radius[1], height_ - 1)),
@@ -610,7 +743,7 @@ class Correlation {
         weighted_(!shape.taps[2].empty()),
         // Slabs and tiles that fit the second-level cache, and are large
         // beside the borders that neighbours compute twice.
-        slabs_(depth_, std::max<int64_t>(64, 4 * radius_d_)),
+        slabs_(depth_, std::max<int64_t>(80, 4 * radius_d_)),
         tiles_(height_, std::max<int64_t>(32, 4 * radius_h_)),
         inverse_d_(InverseCounts(formula, taps_d_, depth_, radius_d_)),
         inverse_h_(InverseCounts(formula, taps_h_, height_, radius_h_)),
@@ -645,29 +778,40 @@ class Correlation {
     return std::vector<double>(middle - radius, middle + radius + 1);
   }
 
-  void WeighSlice(int64_t volume, int64_t d, const Range& rows,
-                  double* columns) const;
-  void SlideToSlice(int64_t volume, int64_t d, bool first, const Range& rows,
-                    double* columns) const;
+  int64_t Voxel(int64_t volume, int64_t d, int64_t h) const {
+    return ((volume * depth_ + d) * height_ + h) * width_;
+  }
 
-  // Along w.
-  void SumRow(const double* in, double* scratch, double* out) const {
-    if (weighted_) {
-      rows::TapRow(in, taps_w_.data(), width_, radius_w_, scratch, out);
-    } else {
-      rows::Box(in, width_, radius_w_, scratch, out);
+  void SumRowAlongD(int64_t volume, int64_t d, int64_t h, bool first,
+                    double* sums) const;
+  void WeighRowAlongD(int64_t volume, int64_t d, int64_t h, double* sums) const;
+
+  // Along w, of each of `kinds` rows.
+  void SumRowsAlongW(const double* in, int64_t kinds, double* scratch,
+                     double* out) const {
+    for (int64_t kind = 0; kind < kinds; ++kind) {
+      const int64_t at = kind * pitch_;
+      if (weighted_) {
+        rows::TapRow(in + at, taps_w_.data(), width_, radius_w_, scratch,
+                     out + at);
+      } else if (radius_w_ == 4) {
+        rows::BoxNine(in + at, width_, scratch, out + at);
+      } else {
+        rows::Box(in + at, width_, radius_w_, scratch, out + at);
+      }
     }
   }
 
   const T* const x_;
   const T* const y_;
   const T* const weight_;
+  const double factor_;
   T* const grad_x_;
   T* const grad_y_;
   const CorrelationFormula& formula_;
   const std::vector<ImageStatistics>& x_stats_;
   const std::vector<ImageStatistics>& y_stats_;
-  const int64_t depth_, height_, width_;
+  const int64_t depth_, height_, width_, pitch_;
   const int64_t radius_d_, radius_h_, radius_w_;
   const std::vector<double> taps_d_, taps_h_, taps_w_;
   const bool weighted_;
@@ -677,84 +821,74 @@ class Correlation {
   int first_, last_;
 };
 
-// Brings the sums along d, of each (h, w), from slice d - 1 to slice d.
+// Brings the sums along d, of row h, from slice d - 1 to slice d.
 template <typename T>
-void Correlation<T>::SlideToSlice(int64_t volume, int64_t d, bool first,
-                                  const Range& range, double* columns) const {
+void Correlation<T>::SumRowAlongD(int64_t volume, int64_t d, int64_t h,
+                                  bool first, double* sums) const {
   const double mean_x = x_stats_[volume].mean;
   const double mean_y = y_stats_[volume].mean;
-  const auto row = [&](const T* image, int64_t slice, int64_t h) {
-    return image + ((volume * depth_ + slice) * height_ + h) * width_;
+  const auto add = [&](int64_t slice, double sign) {
+    const int64_t at = Voxel(volume, slice, h);
+    rows::AddProducts(x_ + at, y_ + at, mean_x, mean_y, sign, width_, pitch_,
+                      sums);
   };
-  const int64_t stride = rows::kSums * width_;
   if (first) {
-    std::fill(columns, columns + range.size() * stride, 0.0);
+    std::fill(sums, sums + rows::kSums * pitch_, 0.0);
     const Range window = Range{d, d + 1}.Grown(radius_d_, depth_);
     for (int64_t slice = window.begin; slice < window.end; ++slice) {
-      for (int64_t h = range.begin; h < range.end; ++h) {
-        rows::AddProducts(row(x_, slice, h), row(y_, slice, h), mean_x, mean_y,
-                          1, width_, columns + (h - range.begin) * stride);
-      }
+      add(slice, 1);
     }
     return;
   }
   const int64_t in = d + radius_d_;
   const int64_t out = d - radius_d_ - 1;
-  for (int64_t h = range.begin; h < range.end; ++h) {
-    double* const sums = columns + (h - range.begin) * stride;
-    if (in < depth_ && out >= 0) {
-      rows::SlideProducts(row(x_, in, h), row(y_, in, h), row(x_, out, h),
-                          row(y_, out, h), mean_x, mean_y, width_, sums);
-    } else if (in < depth_) {
-      rows::AddProducts(row(x_, in, h), row(y_, in, h), mean_x, mean_y, 1,
-                        width_, sums);
-    } else if (out >= 0) {
-      rows::AddProducts(row(x_, out, h), row(y_, out, h), mean_x, mean_y, -1,
-                        width_, sums);
-    }
+  if (in < depth_ && out >= 0) {
+    const int64_t at = Voxel(volume, in, h), from = Voxel(volume, out, h);
+    rows::SlideProducts(x_ + at, y_ + at, x_ + from, y_ + from, mean_x, mean_y,
+                        width_, pitch_, sums);
+  } else if (in < depth_) {
+    add(in, 1);
+  } else if (out >= 0) {
+    add(out, -1);
   }
 }
 
-// The weighted sums along d, of each (h, w), at slice d.
+// The weighted sums along d, of row h, at slice d.
 template <typename T>
-void Correlation<T>::WeighSlice(int64_t volume, int64_t d, const Range& range,
-                                double* columns) const {
+void Correlation<T>::WeighRowAlongD(int64_t volume, int64_t d, int64_t h,
+                                    double* sums) const {
   const double mean_x = x_stats_[volume].mean;
   const double mean_y = y_stats_[volume].mean;
-  const auto row = [&](const T* image, int64_t slice, int64_t h) {
-    return image + ((volume * depth_ + slice) * height_ + h) * width_;
-  };
-  const int64_t stride = rows::kSums * width_;
-  const bool usual = radius_d_ == rows::kUsualRadius && d >= radius_d_ &&
-                     d + radius_d_ < depth_;
-  for (int64_t h = range.begin; h < range.end; ++h) {
-    double* const sums = columns + (h - range.begin) * stride;
-    if (usual) {
-      const T* x_rows[2 * rows::kUsualRadius + 1];
-      const T* y_rows[2 * rows::kUsualRadius + 1];
-      for (int64_t k = 0; k <= 2 * radius_d_; ++k) {
-        x_rows[k] = row(x_, d - radius_d_ + k, h);
-        y_rows[k] = row(y_, d - radius_d_ + k, h);
-      }
-      rows::WeighProducts(x_rows, y_rows, mean_x, mean_y, taps_d_.data(),
-                          width_, sums);
-      continue;
+  if (radius_d_ == rows::kUsualRadius && d >= radius_d_ &&
+      d + radius_d_ < depth_) {
+    const T* x_rows[2 * rows::kUsualRadius + 1];
+    const T* y_rows[2 * rows::kUsualRadius + 1];
+    for (int64_t k = 0; k <= 2 * radius_d_; ++k) {
+      const int64_t at = Voxel(volume, d - radius_d_ + k, h);
+      x_rows[k] = x_ + at;
+      y_rows[k] = y_ + at;
     }
-    std::fill(sums, sums + stride, 0.0);
-    rows::AddProducts(row(x_, d, h), row(y_, d, h), mean_x, mean_y,
-                      taps_d_[radius_d_], width_, sums);
-    for (int64_t k = 1; k <= radius_d_; ++k) {
-      const double tap = taps_d_[radius_d_ + k];
-      const int64_t before = d - k, after = d + k;
-      if (before >= 0 && after < depth_) {
-        rows::AddPairProducts(row(x_, before, h), row(y_, before, h),
-                              row(x_, after, h), row(y_, after, h), mean_x,
-                              mean_y, tap, width_, sums);
-      } else if (before >= 0 || after < depth_) {
-        const int64_t slice = before >= 0 ? before : after;
-        rows::AddProducts(row(x_, slice, h), row(y_, slice, h), mean_x, mean_y,
-                          tap, width_, sums);
-      }
+    rows::WeighProducts(x_rows, y_rows, mean_x, mean_y, taps_d_.data(), width_,
+                        pitch_, sums);
+    return;
+  }
+  const auto add = [&](int64_t slice, double tap) {
+    const int64_t at = Voxel(volume, slice, h);
+    rows::AddProducts(x_ + at, y_ + at, mean_x, mean_y, tap, width_, pitch_,
+                      sums);
+  };
+  std::fill(sums, sums + rows::kSums * pitch_, 0.0);
+  add(d, taps_d_[radius_d_]);
+  for (int64_t k = 1; k <= radius_d_; ++k) {
+    const double tap = taps_d_[radius_d_ + k];
+    const int64_t before = d - k, after = d + k;
+    if (before >= 0 && after < depth_) {
+      const int64_t one = Voxel(volume, before, h);
+      const int64_t two = Voxel(volume, after, h);
+      rows::AddPairProducts(x_ + one, y_ + one, x_ + two, y_ + two, mean_x,
+                            mean_y, tap, width_, pitch_, sums);
+    } else if (before >= 0 || after < depth_) {
+      add(before >= 0 ? before : after, tap);
     }
   }
 }
@@ -784,9 +918,24 @@ void WeighRows(const Row& row, const std::vector<double>& taps, int64_t radius,
   }
 }
 
-// One slab of slices times one tile of rows: slice by slice, the windows' sums
+// Brings a running sum of rows from h - 1 to h, where row `in` comes and row
+// `out` leaves if they are in `range`.
+template <typename Row>
+void SlideRows(const Row& row, int64_t in, int64_t out, const Range& range,
+               int64_t count, double* sums) {
+  const bool comes = in < range.end, leaves = out >= range.begin;
+  if (comes && leaves) {
+    rows::Slide(row(in), row(out), count, sums);
+  } else if (comes) {
+    rows::Add(row(in), count, sums);
+  } else if (leaves) {
+    rows::Subtract(row(out), count, sums);
+  }
+}
+
+// One slab of slices times one tile of rows, row by row: the windows' sums
 // along d, h and w, the values and derivatives, and of those again the sums
-// along w, h and d, which lag radius_d_ slices behind.
+// along w, h and d. Each sum lags a radius behind what it adds up.
 template <typename T>
 CorrelationSums Correlation<T>::Run(int64_t task) const {
   const int64_t volume = task / tasks_per_volume();
@@ -798,161 +947,160 @@ CorrelationSums Correlation<T>::Run(int64_t task) const {
   const Range windows = gradient ? tile.Grown(radius_h_, height_) : tile;
   const Range columns_range = windows.Grown(radius_h_, height_);
 
-  const int64_t sums_stride = rows::kSums * width_;
+  const int64_t sums_stride = rows::kSums * pitch_;
   const int64_t kinds = gradient ? last_ - first_ + 1 : 0;
-  const int64_t kind_stride = kinds * width_;
+  const int64_t kind_stride = kinds * pitch_;
   const int64_t plane = tile.size() * kind_stride;
   const int64_t ring_length = 2 * radius_d_ + 1;
+  // Rows of which the sums along h are still to come. Sums along d run from
+  // slice to slice, so all of theirs stay; weighted ones are computed anew.
+  const int64_t boxed_length = 2 * radius_h_ + 2;
+  const int64_t columns_length =
+      weighted_ ? boxed_length : columns_range.size();
 
-  double* memory = Workspace(
-      columns_range.size() * sums_stride + 2 * sums_stride + width_ +
-      2 * radius_w_ + (3 + rows::kDerivatives) * width_ +
-      windows.size() * kind_stride + (ring_length + 1) * plane + kind_stride);
+  constexpr int64_t kPad = rows::kPad;
+  const int64_t scratch_size = InLines(width_ + 2 * radius_w_) + 2 * kPad;
+  const int64_t size = columns_length * sums_stride + 2 * sums_stride +
+                       scratch_size + (3 + rows::kDerivatives) * pitch_ + kPad +
+                       (boxed_length + 1) * kind_stride +
+                       (ring_length + 1) * plane;
+  double* memory = Workspace(size);
+  std::fill(memory, memory + size, 0.0);
   const auto take = [&memory](int64_t count) {
     double* const taken = memory;
     memory += count;
     return taken;
   };
-  double* const columns = take(columns_range.size() * sums_stride);
+  take(kPad);
   double* const along_h = take(sums_stride);
+  double* const derivatives = take(rows::kDerivatives * pitch_);
+  const rows::Compared compared = {take(pitch_), derivatives, take(pitch_),
+                                   take(pitch_)};
+  double* const columns = take(columns_length * sums_stride);
   double* const sums = take(sums_stride);
-  double* const scratch = take(width_ + 2 * radius_w_);
-  double* const value = take(width_);
-  double* const by_var_x = take(width_);
-  double* const by_var_y = take(width_);
-  double* const derivatives = take(rows::kDerivatives * width_);
-  double* const boxed = take(windows.size() * kind_stride);
+  double* const scratch = take(scratch_size);
+  double* const boxed = take(boxed_length * kind_stride);
   double* const derivatives_along_h = take(kind_stride);
   double* const ring = take(ring_length * plane);
   double* const total = take(plane);
-  std::fill(ring, ring + (ring_length + 1) * plane, 0.0);
 
   const ImageStatistics& x_stats = x_stats_[volume];
   const ImageStatistics& y_stats = y_stats_[volume];
-  CorrelationSums result;
-  const auto formula =
+  const bool to_floors = gradient && (x_stats.floor != 0 || y_stats.floor != 0);
+  const auto compare =
       formula_.kind == CorrelationKind::kSquared ? rows::CorrelateSquared
       : formula_.kind == CorrelationKind::kPlain ? rows::CorrelatePlain
                                                  : rows::CompareStructure;
-  // Beyond the last slice windows only leave the ring.
-  const int64_t end = gradient ? slab.end + radius_d_ : slab.end;
-  for (int64_t d = slices.begin; d < end; ++d) {
-    double* const ring_slice = ring + d % ring_length * plane;
-    if (d >= depth_) {
-      if (!weighted_) rows::Subtract(ring_slice, plane, total);
-    } else {
-      if (weighted_) {
-        WeighSlice(volume, d, columns_range, columns);
-      } else {
-        SlideToSlice(volume, d, d == slices.begin, columns_range, columns);
-      }
-      std::fill(along_h, along_h + sums_stride, 0.0);
-      const auto column = [&](int64_t h) {
-        return columns + (h - columns_range.begin) * sums_stride;
-      };
-      for (int64_t h = columns_range.begin;
-           !weighted_ && h < std::min(windows.begin + radius_h_, height_);
-           ++h) {
-        rows::Add(column(h), sums_stride, along_h);
-      }
-      for (int64_t h = windows.begin; h < windows.end; ++h) {
-        const int64_t in = h + radius_h_;
-        const int64_t out = h - radius_h_ - 1;
-        const bool leaves = out >= columns_range.begin && h > windows.begin;
-        if (weighted_) {
-          WeighRows(column, taps_h_, radius_h_, h, columns_range, sums_stride,
-                    along_h);
-        } else if (in < height_ && leaves) {
-          rows::Slide(column(in), column(out), sums_stride, along_h);
-        } else if (in < height_) {
-          rows::Add(column(in), sums_stride, along_h);
-        } else if (leaves) {
-          rows::Subtract(column(out), sums_stride, along_h);
-        }
-        for (int kind = 0; kind < rows::kSums; ++kind) {
-          SumRow(along_h + kind * width_, scratch, sums + kind * width_);
-        }
-        const rows::Correlate at = {inverse_d_[d] * inverse_h_[h],
-                                    x_stats.floor, y_stats.floor};
-        formula(sums, inverse_w_.data(), at, formula_, width_, value,
-                derivatives, by_var_x, by_var_y);
-        if (weight_) {
-          // The value and all derivatives lie side by side.
-          rows::WeightRows(
-              weight_ + ((volume * depth_ + d) * height_ + h) * width_, width_,
-              3 + rows::kDerivatives, value);
-        }
-        const bool own =
-            d >= slab.begin && d < slab.end && h >= tile.begin && h < tile.end;
-        if (own) {
-          result.value += rows::Total(value, width_);
-          if (gradient) {
-            result.floor_x += rows::Total(by_var_x, width_);
-            result.floor_y += rows::Total(by_var_y, width_);
-          }
-        }
-        for (int64_t kind = 0; kind < kinds; ++kind) {
-          SumRow(derivatives + (first_ + kind) * width_, scratch,
-                 boxed + (h - windows.begin) * kind_stride + kind * width_);
-        }
-      }
-      if (!gradient) continue;
+  const auto column = [&](int64_t h) {
+    return columns + (h - columns_range.begin) % columns_length * sums_stride;
+  };
+  const auto boxed_row = [&](int64_t h) {
+    return boxed + h % boxed_length * kind_stride;
+  };
 
-      const auto boxed_row = [&](int64_t h) {
-        return boxed + (h - windows.begin) * kind_stride;
-      };
-      std::fill(derivatives_along_h, derivatives_along_h + kind_stride, 0.0);
-      for (int64_t h = windows.begin;
-           !weighted_ && h < std::min(tile.begin + radius_h_, height_); ++h) {
-        rows::Add(boxed_row(h), kind_stride, derivatives_along_h);
-      }
-      for (int64_t h = tile.begin; h < tile.end; ++h) {
-        const int64_t in = h + radius_h_;
-        const int64_t out = h - radius_h_ - 1;
-        const bool leaves = out >= windows.begin && h > tile.begin;
-        if (weighted_) {
-          WeighRows(boxed_row, taps_h_, radius_h_, h, windows, kind_stride,
-                    ring_slice + (h - tile.begin) * kind_stride);
-          continue;
-        }
-        if (in < height_ && leaves) {
-          rows::Slide(boxed_row(in), boxed_row(out), kind_stride,
-                      derivatives_along_h);
-        } else if (in < height_) {
-          rows::Add(boxed_row(in), kind_stride, derivatives_along_h);
-        } else if (leaves) {
-          rows::Subtract(boxed_row(out), kind_stride, derivatives_along_h);
-        }
-        const int64_t offset = (h - tile.begin) * kind_stride;
-        rows::SlideAndKeep(derivatives_along_h, ring_slice + offset,
-                           kind_stride, total + offset);
-      }
-    }
-
-    const int64_t done = d - radius_d_;
-    if (!gradient || done < slab.begin) continue;
+  CorrelationSums result;
+  // The windows of row h of slice d.
+  const auto compare_row = [&](int64_t d, int64_t h) {
     if (weighted_) {
-      WeighRows(
-          [&](int64_t slice) { return ring + slice % ring_length * plane; },
-          taps_d_, radius_d_, done, Range{0, depth_}, plane, total);
+      WeighRows(column, taps_h_, radius_h_, h, columns_range, sums_stride,
+                along_h);
     }
-    for (int64_t h = tile.begin; h < tile.end; ++h) {
-      const int64_t voxel = ((volume * depth_ + done) * height_ + h) * width_;
-      const double* const row = total + (h - tile.begin) * kind_stride;
-      const auto kind = [&](int which) {
-        return row + (which - first_) * width_;
-      };
-      if (grad_x_) {
-        rows::GradientRow(kind(rows::kDX), kind(rows::kDXX), kind(rows::kDXY),
-                          x_ + voxel, y_ + voxel, x_stats.mean, y_stats.mean,
-                          width_, grad_x_ + voxel);
-      }
-      if (grad_y_) {
-        rows::GradientRow(kind(rows::kDY), kind(rows::kDYY), kind(rows::kDXY),
-                          y_ + voxel, x_ + voxel, y_stats.mean, x_stats.mean,
-                          width_, grad_y_ + voxel);
+    SumRowsAlongW(along_h, rows::kSums, scratch, sums);
+    compare({sums, inverse_w_.data(), inverse_d_[d] * inverse_h_[h],
+             x_stats.floor, y_stats.floor, width_, pitch_, grad_x_ != nullptr,
+             grad_y_ != nullptr, to_floors},
+            formula_, compared);
+    if (weight_) {
+      const T* const weight = weight_ + Voxel(volume, d, h);
+      rows::WeightRows(weight, width_, pitch_, 1, compared.value);
+      rows::WeightRows(weight, width_, pitch_, kinds,
+                       derivatives + first_ * pitch_);
+      rows::WeightRows(weight, width_, pitch_, 2 * to_floors,
+                       compared.by_var_x);
+    }
+    const bool own =
+        d >= slab.begin && d < slab.end && h >= tile.begin && h < tile.end;
+    if (own) {
+      result.value += rows::Total(compared.value, width_);
+      if (to_floors) {
+        result.floor_x += rows::Total(compared.by_var_x, width_);
+        result.floor_y += rows::Total(compared.by_var_y, width_);
       }
     }
+    SumRowsAlongW(derivatives + first_ * pitch_, kinds, scratch, boxed_row(h));
+  };
+  // The gradient in row h of slice d, from the derivatives' sums.
+  const auto finish_row = [&](int64_t d, int64_t h,
+                              const double* sums_along_d) {
+    const int64_t voxel = Voxel(volume, d, h);
+    const auto kind = [&](int which) {
+      return sums_along_d + (which - first_) * pitch_;
+    };
+    if (grad_x_) {
+      rows::GradientRow(kind(rows::kDX), kind(rows::kDXX), kind(rows::kDXY),
+                        x_ + voxel, y_ + voxel, x_stats.mean, y_stats.mean,
+                        factor_, width_, grad_x_ + voxel);
+    }
+    if (grad_y_) {
+      rows::GradientRow(kind(rows::kDY), kind(rows::kDYY), kind(rows::kDXY),
+                        y_ + voxel, x_ + voxel, y_stats.mean, x_stats.mean,
+                        factor_, width_, grad_y_ + voxel);
+    }
+  };
+  // Row h of the derivatives' sums along w and h of slice d comes to those
+  // along d.
+  const auto come_row = [&](int64_t d, int64_t h) {
+    const int64_t offset = (h - tile.begin) * kind_stride;
+    const auto ring_row = [&](int64_t slice) {
+      return ring + slice % ring_length * plane + offset;
+    };
+    double* const total_row = total + offset;
+    if (weighted_) {
+      if (d < depth_) {
+        WeighRows(boxed_row, taps_h_, radius_h_, h, windows, kind_stride,
+                  ring_row(d));
+      }
+      if (d - radius_d_ < slab.begin) return;
+      WeighRows(ring_row, taps_d_, radius_d_, d - radius_d_, Range{0, depth_},
+                kind_stride, total_row);
+    } else if (d < depth_) {
+      rows::SlideAndKeep(derivatives_along_h, ring_row(d), kind_stride,
+                         total_row);
+    } else {
+      rows::Subtract(ring_row(d), kind_stride, total_row);
+    }
+    if (d - radius_d_ >= slab.begin) finish_row(d - radius_d_, h, total_row);
+  };
+
+  for (int64_t d = slices.begin; d < slices.end; ++d) {
+    std::fill(along_h, along_h + sums_stride, 0.0);
+    std::fill(derivatives_along_h, derivatives_along_h + kind_stride, 0.0);
+    const int64_t end = tile.end + (gradient ? 2 : 1) * radius_h_;
+    for (int64_t in = columns_range.begin; in < end; ++in) {
+      if (in < columns_range.end) {
+        if (weighted_) {
+          WeighRowAlongD(volume, d, in, column(in));
+        } else {
+          SumRowAlongD(volume, d, in, d == slices.begin, column(in));
+        }
+      }
+      if (!weighted_) {
+        SlideRows(column, in, in - 2 * radius_h_ - 1, columns_range,
+                  sums_stride, along_h);
+      }
+      const int64_t h = in - radius_h_;
+      if (h >= windows.begin && h < windows.end) compare_row(d, h);
+      if (!gradient || h < windows.begin) continue;
+      if (!weighted_) {
+        SlideRows(boxed_row, h, h - 2 * radius_h_ - 1, windows, kind_stride,
+                  derivatives_along_h);
+      }
+      if (h - radius_h_ >= tile.begin) come_row(d, h - radius_h_);
+    }
+  }
+  // Beyond the last slice windows only leave the ring.
+  for (int64_t d = slices.end; gradient && d < slab.end + radius_d_; ++d) {
+    for (int64_t h = tile.begin; h < tile.end; ++h) come_row(d, h);
   }
   return result;
 }
@@ -995,10 +1143,10 @@ std::vector<CorrelationSums> CorrelateWindows(
     const T* x, const T* y, const CorrelationShape& shape,
     const CorrelationFormula& formula,
     const std::vector<ImageStatistics>& x_stats,
-    const std::vector<ImageStatistics>& y_stats, const T* weight, T* grad_x,
-    T* grad_y) {
+    const std::vector<ImageStatistics>& y_stats, const T* weight, double factor,
+    T* grad_x, T* grad_y) {
   const Correlation<T> correlation(x, y, shape, formula, x_stats, y_stats,
-                                   weight, grad_x, grad_y);
+                                   weight, factor, grad_x, grad_y);
   const int64_t per_volume = correlation.tasks_per_volume();
   std::vector<CorrelationSums> parts(shape.volumes * per_volume);
   at::parallel_for(0, parts.size(), 1, [&](int64_t begin, int64_t end) {
@@ -1017,33 +1165,26 @@ std::vector<CorrelationSums> CorrelateWindows(
 }
 
 template <typename T>
-void ScaleGradient(const T* grad, const T* image, int64_t volumes,
-                   int64_t count, double scale,
-                   const std::vector<double>& slope,
-                   const std::vector<double>& mean, T* out) {
+void ScaleGradient(const T* image, int64_t count, double scale, double slope,
+                   double mean, T* gradient) {
   const Split chunks(count, kChunk);
-  at::parallel_for(
-      0, volumes * chunks.parts, 1, [&](int64_t begin, int64_t end) {
-        for (int64_t task = begin; task < end; ++task) {
-          const int64_t volume = task / chunks.parts;
-          const Range range = chunks[task % chunks.parts];
-          const int64_t offset = volume * count + range.begin;
-          rows::Scale(grad + offset, image + offset, range.size(), scale,
-                      slope[volume], mean[volume], out + offset);
-        }
-      });
+  at::parallel_for(0, chunks.parts, 1, [&](int64_t begin, int64_t end) {
+    for (int64_t part = begin; part < end; ++part) {
+      const Range range = chunks[part];
+      rows::Scale(image + range.begin, range.size(), scale, slope, mean,
+                  gradient + range.begin);
+    }
+  });
 }
 
-#define MIR_INSTANTIATE(T)                                                     \
-  template std::vector<ImageStatistics> MeasureImages<T>(const T*, int64_t,    \
-                                                         int64_t);             \
-  template std::vector<CorrelationSums> CorrelateWindows<T>(                   \
-      const T*, const T*, const CorrelationShape&, const CorrelationFormula&,  \
-      const std::vector<ImageStatistics>&,                                     \
-      const std::vector<ImageStatistics>&, const T*, T*, T*);                  \
-  template void ScaleGradient<T>(const T*, const T*, int64_t, int64_t, double, \
-                                 const std::vector<double>&,                   \
-                                 const std::vector<double>&, T*);
+#define MIR_INSTANTIATE(T)                                                    \
+  template std::vector<ImageStatistics> MeasureImages<T>(const T*, int64_t,   \
+                                                         int64_t);            \
+  template std::vector<CorrelationSums> CorrelateWindows<T>(                  \
+      const T*, const T*, const CorrelationShape&, const CorrelationFormula&, \
+      const std::vector<ImageStatistics>&,                                    \
+      const std::vector<ImageStatistics>&, const T*, double, T*, T*);         \
+  template void ScaleGradient<T>(const T*, int64_t, double, double, double, T*);
 MIR_INSTANTIATE(float)
 MIR_INSTANTIATE(double)
 #undef MIR_INSTANTIATE

@@ -60,8 +60,10 @@ std::vector<ImageStatistics> MeasureImages(const T* images, int64_t volumes,
                                            int64_t count);
 
 struct CorrelationSums {
-  double value = 0;    // Over all windows of the volume.
-  double floor_x = 0;  // Of the derivatives by floor_x: with a gradient only.
+  double value = 0;  // Over all windows of the volume.
+  // Of the derivatives by floor_x and _y: with a gradient only, and where they
+  // are not both 0.
+  double floor_x = 0;
   double floor_y = 0;
 };
 
@@ -69,8 +71,10 @@ struct CorrelationSums {
 //
 //   x, y             [volumes, d, h, w]; T is float or double
 //   x_stats, y_stats  one per volume
-//   grad_x, grad_y   null, or where to write the derivatives of the volume's
-//                    value by each voxel; means and floors held fixed
+//   weight           null, or what each window counts, like x
+//   grad_x, grad_y   null, or where to write `factor` times the derivatives of
+//                    the volume's value by each voxel; means and floors held
+//                    fixed
 //
 // Computes in float64, in one pass over tiles that fit the cache, with as many
 // threads as LibTorch has. Partial sums depend on the shape alone: the same
@@ -80,15 +84,13 @@ std::vector<CorrelationSums> CorrelateWindows(
     const T* x, const T* y, const CorrelationShape& shape,
     const CorrelationFormula& formula,
     const std::vector<ImageStatistics>& x_stats,
-    const std::vector<ImageStatistics>& y_stats, const T* weight, T* grad_x,
-    T* grad_y);
+    const std::vector<ImageStatistics>& y_stats, const T* weight, double factor,
+    T* grad_x, T* grad_y);
 
-// Writes scale * grad + slope[v] * (image - mean[v]) for each volume v.
+// Makes the gradient of one volume scale * gradient + slope * (image - mean).
 template <typename T>
-void ScaleGradient(const T* grad, const T* image, int64_t volumes,
-                   int64_t count, double scale,
-                   const std::vector<double>& slope,
-                   const std::vector<double>& mean, T* out);
+void ScaleGradient(const T* image, int64_t count, double scale, double slope,
+                   double mean, T* gradient);
 
 }  // namespace mir::losses::kernels
 
