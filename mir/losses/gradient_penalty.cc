@@ -2,18 +2,15 @@
 
 #include <ATen/TensorOperators.h>
 #include <ATen/core/Tensor.h>
-#include <ATen/core/grad_mode.h>
-#include <ATen/ops/empty_like.h>
-#include <ATen/ops/full.h>
 #include <ATen/ops/tensor.h>
 #include <c10/util/Exception.h>
-#include <torch/csrc/autograd/custom_function.h>
 
 #include <cmath>
 #include <cstdint>
 #include <vector>
 
 #include "mir/losses/arguments.h"
+#include "mir/losses/fused_loss.h"
 #include "mir/losses/kernels/gradient_penalty.h"
 #include "mir/precision/fp32_region.h"
 
@@ -68,48 +65,16 @@ kernels::PenaltyShape ShapeOf(const at::Tensor& displacement,
   return shape;
 }
 
-class CpuPenalty : public torch::autograd::Function<CpuPenalty> {
- public:
-  static at::Tensor forward(torch::autograd::AutogradContext* context,
-                            const at::Tensor& displacement,
-                            const GradientPenaltyOptions& options) {
-    const at::Tensor fields = displacement.contiguous();
-    const kernels::PenaltyShape shape = ShapeOf(fields, options);
-    const double value =
-        fields.scalar_type() == at::kDouble
-            ? kernels::NeighbourPenalty(fields.const_data_ptr<double>(), shape)
-            : kernels::NeighbourPenalty(fields.const_data_ptr<float>(), shape);
-    if (!std::isfinite(value)) CheckFinite(kName, "displacement", fields);
-    context->save_for_backward({fields});
-    context->saved_data["squared"] = shape.squared;
-    context->saved_data["spacing"] = options.spacing;
-    return at::full({}, value, fields.options());
-  }
-
-  static torch::autograd::variable_list backward(
-      torch::autograd::AutogradContext* context,
-      const torch::autograd::variable_list& gradients) {
-    TORCH_CHECK(!at::GradMode::is_enabled(),
-                "the gradient of a GradientPenalty cannot be differentiated "
-                "again on the CPU; use GradientPenaltyByOperators for that");
-    const at::Tensor fields = context->get_saved_variables()[0];
-    GradientPenaltyOptions options;
-    options.norm = context->saved_data["squared"].toBool() ? GradientNorm::kL2
-                                                           : GradientNorm::kL1;
-    options.spacing = context->saved_data["spacing"].toDoubleVector();
-    const kernels::PenaltyShape shape = ShapeOf(fields, options);
-    const double scale = gradients[0].item<double>();
-    const at::Tensor out = at::empty_like(fields);
-    if (fields.scalar_type() == at::kDouble) {
-      kernels::NeighbourPenaltyGradient(fields.const_data_ptr<double>(), shape,
-                                        scale, out.mutable_data_ptr<double>());
-    } else {
-      kernels::NeighbourPenaltyGradient(fields.const_data_ptr<float>(), shape,
-                                        scale, out.mutable_data_ptr<float>());
-    }
-    return {out, at::Tensor()};
-  }
-};
+template <typename T>
+double PenaltyOnCpu(const at::Tensor& fields,
+                    const GradientPenaltyOptions& options,
+                    const at::Tensor& gradient) {
+  const double value = kernels::NeighbourPenalty<T>(
+      fields.const_data_ptr<T>(), ShapeOf(fields, options),
+      gradient.defined() ? gradient.mutable_data_ptr<T>() : nullptr);
+  if (!std::isfinite(value)) CheckFinite(kName, "displacement", fields);
+  return value;
+}
 
 }  // namespace
 
@@ -128,7 +93,14 @@ at::Tensor GradientPenalty::operator()(const at::Tensor& displacement) const {
     return GradientPenaltyByOperators(displacement, options_);
   }
   const precision::Fp32Region region;
-  return CpuPenalty::apply(precision::ToComputeType(displacement), options_);
+  return FusedLoss(
+      kName, precision::ToComputeType(displacement),
+      [options = options_](const at::Tensor& fields,
+                           const at::Tensor& gradient) {
+        return fields.scalar_type() == at::kDouble
+                   ? PenaltyOnCpu<double>(fields, options, gradient)
+                   : PenaltyOnCpu<float>(fields, options, gradient);
+      });
 }
 
 at::Tensor GradientPenalty::operator()(const at::Tensor& displacement,

@@ -37,7 +37,8 @@ struct GradientPenaltyOptions {
 //
 // An axis of one voxel has no differences and counts 0. Computes in float32
 // (float64) with float64 sums on the CPU, under any autocast. Differentiable;
-// on the CPU once. The same bits for any number of threads. Thread-safe.
+// on the CPU once, with the gradient computed in the forward pass. The same
+// bits for any number of threads. Thread-safe.
 //
 // Throws c10::ValueError if the shape is not as above or the spacing is not
 // one per axis or, on the CPU, a value is not finite; c10::TypeError for

@@ -18,15 +18,12 @@ struct PenaltyShape {
 };
 
 // The weighted sum over all pairs of neighbours; summed in float64, in an
-// order that depends on the shape alone.
+// order that depends on the shape alone. Writes its derivative by each element
+// to `gradient` if that is not null; where two neighbours are equal that of the
+// absolute value is 0.
 template <typename T>
-double NeighbourPenalty(const T* fields, const PenaltyShape& shape);
-
-// Writes `scale` times its derivative by each element. Where two neighbours
-// are equal that of the absolute value is 0.
-template <typename T>
-void NeighbourPenaltyGradient(const T* fields, const PenaltyShape& shape,
-                              double scale, T* gradient);
+double NeighbourPenalty(const T* fields, const PenaltyShape& shape,
+                        T* gradient);
 
 }  // namespace mir::losses::kernels
 

@@ -219,6 +219,7 @@ template <typename T>
 [[gnu::always_inline]] inline double SumVariancesOf(const T* __restrict rows,
                                                     int64_t width,
                                                     T* __restrict scratch) {
+#pragma GCC ivdep
   for (int64_t w = 0; w < width; ++w) {
     T least;
     scratch[w] = VarianceAt(rows, width, w, &least);
@@ -245,6 +246,7 @@ template <typename T>
                                               T* __restrict least,
                                               T* __restrict inverse,
                                               T* __restrict moves) {
+#pragma GCC ivdep
   for (int64_t w = 0; w < width; ++w) {
     T smallest;
     const T variance = VarianceAt(rows, width, w, &smallest);
@@ -325,6 +327,7 @@ template <typename T>
     by_mean[w] *= moves[w] * inverse[w] * inverse[w] * (T(1) / kPairs);
   }
   // The least one takes away what the others bring; the first of equals.
+#pragma GCC ivdep
   for (int64_t w = 0; w < width; ++w) {
     T sum = 0;
 #pragma GCC unroll 12
