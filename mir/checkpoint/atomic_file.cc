@@ -6,7 +6,6 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include <algorithm>
 #include <atomic>
 #include <cerrno>
 #include <cstdio>
@@ -71,15 +70,13 @@ void RemoveAbandoned(const std::filesystem::path& path) {
 AtomicFile::AtomicFile(std::string path, std::string temporary, int descriptor)
     : path_(std::move(path)),
       temporary_(std::move(temporary)),
-      descriptor_(descriptor) {}
+      writer_(descriptor) {}
 
 AtomicFile::~AtomicFile() {
   if (!temporary_.empty()) unlink(temporary_.c_str());
-  if (descriptor_ >= 0) close(descriptor_);
 }
 
-absl::Status AtomicFile::Fail(const char* what) const {
-  const int error = errno;
+absl::Status AtomicFile::Fail(int error, const char* what) const {
   return absl::ErrnoToStatus(
       error, absl::StrCat(path_, ": ", what,
                           "; the file that was there, if any, is unchanged"));
@@ -122,25 +119,16 @@ absl::StatusOr<std::unique_ptr<AtomicFile>> AtomicFile::Create(
 }
 
 absl::Status AtomicFile::Write(const void* data, size_t size) {
-  // Linux writes at most 2 GiB at once.
-  constexpr size_t kAtOnce = size_t{1} << 30;
-  const char* from = static_cast<const char*>(data);
-  while (size > 0) {
-    const ssize_t count = write(descriptor_, from, std::min(size, kAtOnce));
-    if (count < 0) {
-      if (errno == EINTR) continue;
-      return Fail("cannot be written");
-    }
-    from += count;
-    size -= static_cast<size_t>(count);
-  }
-  return absl::OkStatus();
+  const int error = writer_.Write(data, size);
+  return error == 0 ? absl::OkStatus() : Fail(error, "cannot be written");
 }
 
 absl::Status AtomicFile::Commit() {
-  if (fsync(descriptor_) != 0) return Fail("cannot be made durable");
+  if (const int error = writer_.Finish()) {
+    return Fail(error, "cannot be written");
+  }
   if (std::rename(temporary_.c_str(), path_.c_str()) != 0) {
-    return Fail("cannot be given its name");
+    return Fail(errno, "cannot be given its name");
   }
   temporary_.clear();
   // The name is durable once the folder is.

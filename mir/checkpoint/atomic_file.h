@@ -7,6 +7,7 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "mir/checkpoint/uncached_writer.h"
 
 namespace mir::checkpoint {
 
@@ -29,8 +30,8 @@ class AtomicFile {
   AtomicFile(const AtomicFile&) = delete;
   AtomicFile& operator=(const AtomicFile&) = delete;
 
-  // Appends. RESOURCE_EXHAUSTED if the disk is full; nothing may be called
-  // after an error.
+  // Appends. RESOURCE_EXHAUSTED if the disk is full, perhaps only of a later
+  // call or Commit; nothing may be called after an error.
   absl::Status Write(const void* data, size_t size);
 
   // Makes the bytes durable, then gives them the name. Once.
@@ -38,11 +39,11 @@ class AtomicFile {
 
  private:
   AtomicFile(std::string path, std::string temporary, int descriptor);
-  absl::Status Fail(const char* what) const;  // From errno.
+  absl::Status Fail(int error, const char* what) const;
 
   std::string path_;
   std::string temporary_;  // Empty once it is no longer there.
-  int descriptor_;
+  UncachedWriter writer_;
 };
 
 }  // namespace mir::checkpoint

@@ -2,7 +2,9 @@
 
 #include <ATen/core/Tensor.h>
 #include <ATen/ops/empty.h>
+#include <sys/mman.h>
 
+#include <cstdint>
 #include <utility>
 
 #include "mir/base/catch_torch.h"
@@ -22,6 +24,18 @@ at::Storage MappedStorage(const std::shared_ptr<char>& mapping, uint64_t offset,
       at::DataPtr(mapping.get() + offset, new std::shared_ptr<char>(mapping),
                   release, at::kCPU),
       /*allocator=*/nullptr, /*resizable=*/false);
+}
+
+// Lets huge pages hold what lies in `size` fresh bytes: the system hands each
+// out, and clears it, at once.
+void AdviseHugePages(void* data, uint64_t size) {
+  constexpr uintptr_t kHugePage = uintptr_t{1} << 21;
+  const auto start = reinterpret_cast<uintptr_t>(data);
+  const uintptr_t first = (start + kHugePage - 1) / kHugePage * kHugePage;
+  const uintptr_t last = (start + size) / kHugePage * kHugePage;
+  if (first < last) {
+    madvise(reinterpret_cast<void*>(first), last - first, MADV_HUGEPAGE);
+  }
 }
 
 }  // namespace
@@ -47,6 +61,7 @@ absl::StatusOr<at::Storage> StorageReader::Load(
       const at::Tensor bytes =
           at::empty({static_cast<int64_t>(size)}, at::kByte);
       void* const out = bytes.mutable_data_ptr();
+      AdviseHugePages(out, size);
       MIR_RETURN_IF_ERROR(read != nullptr ? read(out)
                                           : file_.Read(offset, out, size));
       storage = bytes.storage();

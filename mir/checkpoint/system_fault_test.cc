@@ -98,11 +98,14 @@ namespace {
 namespace fs = std::filesystem;
 using ::mir::testing::IsOk;
 
+// So many that some are written in blocks, and some at the end.
+constexpr int64_t kElements = 2'500'000;
+
 // A saved state that is 1 or 2 in every element.
 Dict State(int64_t generation) {
   Dict dict;
   dict.Set("generation", at::arange(1).add(generation));
-  dict.Set("weight", at::arange(30'000, at::kFloat).mul(0).add(generation));
+  dict.Set("weight", at::arange(kElements, at::kFloat).mul(0).add(generation));
   return dict;
 }
 
@@ -130,7 +133,8 @@ class SystemFaultTest : public ::testing::TestWithParam<Writer> {
     const auto generation =
         value->Find("generation")->tensor()->item<int64_t>();
     const at::Tensor weight = *value->Find("weight")->tensor();
-    return weight.numel() == 30'000 && weight.eq(generation).all().item<bool>()
+    return weight.numel() == kElements &&
+                   weight.eq(generation).all().item<bool>()
                ? generation
                : 0;
   }

@@ -1,5 +1,8 @@
 #include "mir/checkpoint/zip_file.h"
 
+#include <ATen/Parallel.h>
+#include <zlib.h>
+
 #include <algorithm>
 #include <limits>
 #include <utility>
@@ -218,14 +221,30 @@ absl::Status ZipFile::Read(const ZipEntry& entry, bool check_crc,
                            void* out) const {
   MIR_ASSIGN_OR_RETURN(const uint64_t offset, DataOffset(entry));
   // Checked while still in the processor's cache.
+  struct Chunk {
+    absl::Status status;
+    uint32_t crc = 0;
+  };
   constexpr uint64_t kChunk = 1 << 18;
+  std::vector<Chunk> chunks((entry.size + kChunk - 1) / kChunk);
+  const auto size_of = [&](int64_t chunk) {
+    return std::min(entry.size - chunk * kChunk, kChunk);
+  };
+  at::parallel_for(0, static_cast<int64_t>(chunks.size()), /*grain_size=*/4,
+                   [&](int64_t begin, int64_t end) {
+                     for (int64_t i = begin; i < end; ++i) {
+                       char* const to = static_cast<char*>(out) + i * kChunk;
+                       chunks[i].status =
+                           file_.Read(offset + i * kChunk, to, size_of(i));
+                       if (!chunks[i].status.ok()) return;
+                       if (check_crc) chunks[i].crc = Crc32(to, size_of(i));
+                     }
+                   });
   uint32_t crc = 0;
-  for (uint64_t done = 0; done < entry.size;) {
-    const uint64_t size = std::min(entry.size - done, kChunk);
-    char* const to = static_cast<char*>(out) + done;
-    MIR_RETURN_IF_ERROR(file_.Read(offset + done, to, size));
-    if (check_crc) crc = Crc32(to, size, crc);
-    done += size;
+  for (int64_t i = 0; i < static_cast<int64_t>(chunks.size()); ++i) {
+    MIR_RETURN_IF_ERROR(chunks[i].status);
+    crc = static_cast<uint32_t>(
+        crc32_combine(crc, chunks[i].crc, static_cast<z_off_t>(size_of(i))));
   }
   if (check_crc && crc != entry.crc) {
     return absl::DataLossError(absl::StrCat(

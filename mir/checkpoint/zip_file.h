@@ -48,7 +48,8 @@ class ZipFile {
   // within it. Errors as of Read.
   absl::StatusOr<uint64_t> DataOffset(const ZipEntry& entry) const;
 
-  // Reads all of an entry to `out`, which has room for `entry.size` bytes.
+  // Reads all of an entry to `out`, which has room for `entry.size` bytes, with
+  // as many threads as at::parallel_for has.
   // Errors name file and entry: DATA_LOSS where its local header or, with
   // `check_crc`, its CRC-32 does not fit; those of CheckStored.
   absl::Status Read(const ZipEntry& entry, bool check_crc, void* out) const;
