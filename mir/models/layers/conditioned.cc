@@ -16,6 +16,10 @@ class OwnConvolution : public Convolution, public ConditionedConvolution {
   at::Tensor Convolve(const at::Tensor& x, const at::Tensor&) const override {
     return forward(x);
   }
+  at::Tensor Convolve(const std::vector<at::Tensor>& features,
+                      const at::Tensor&, double negative_slope) const override {
+    return forward(features, negative_slope);
+  }
 };
 
 class GivenConvolution : public HyperConvolution,
@@ -26,6 +30,11 @@ class GivenConvolution : public HyperConvolution,
   at::Tensor Convolve(const at::Tensor& x,
                       const at::Tensor& embedding) const override {
     return forward(x, embedding);
+  }
+  at::Tensor Convolve(const std::vector<at::Tensor>& features,
+                      const at::Tensor& embedding,
+                      double negative_slope) const override {
+    return forward(features, embedding, negative_slope);
   }
 };
 

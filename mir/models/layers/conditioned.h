@@ -6,6 +6,7 @@
 
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "mir/models/layers/convolution.h"
 
@@ -22,6 +23,12 @@ class ConditionedConvolution {
   //   returns    [N, out_channels, ...]
   virtual at::Tensor Convolve(const at::Tensor& x,
                               const at::Tensor& embedding) const = 0;
+
+  // The same for features [N, C_i, ...] taken as if concatenated along the
+  // channels, and a leaky ReLU of the result; a slope of 1 is none.
+  virtual at::Tensor Convolve(const std::vector<at::Tensor>& features,
+                              const at::Tensor& embedding,
+                              double negative_slope) const = 0;
 };
 
 class ConditionedLinear {

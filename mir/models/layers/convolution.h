@@ -4,6 +4,8 @@
 #include <ATen/core/Tensor.h>
 #include <torch/nn/module.h>
 
+#include <vector>
+
 namespace mir::models {
 
 struct ConvolutionOptions {
@@ -27,9 +29,17 @@ void CheckOptions(const ConvolutionOptions& options);
 //   returns  [N, out_channels, ...]; 16-bit under autocast
 //
 // On the CPU, an input that is smaller than the kernel along an axis is
-// convolved in float32 (float64 for float64) and comes back in its own dtype.
+// convolved in float32 (float64 for float64) and comes back in its own dtype;
+// large float32 and float64 volumes by `ConvolveVolumes` where the kernel is as
+// it says.
 at::Tensor Convolve(const at::Tensor& input, const at::Tensor& weight,
                     const at::Tensor& bias, const ConvolutionOptions& options);
+
+// The same for inputs [N, C_i, ...] taken as if concatenated along the
+// channels, and a leaky ReLU of the result; a slope of 1 is none.
+at::Tensor Convolve(const std::vector<at::Tensor>& inputs,
+                    const at::Tensor& weight, const at::Tensor& bias,
+                    const ConvolutionOptions& options, double negative_slope);
 
 // A convolution whose number of spatial axes is chosen at run time. Parameters,
 // their names (`weight`, `bias`) and their initialisation, random draws
@@ -41,6 +51,8 @@ class Convolution : public torch::nn::Module {
 
   // `Convolve` with the parameters.
   at::Tensor forward(const at::Tensor& input) const;
+  at::Tensor forward(const std::vector<at::Tensor>& inputs,
+                     double negative_slope) const;
 
   at::Tensor weight;  // [out_channels, in_channels, kernel_size, ...]
   at::Tensor bias;    // [out_channels]; undefined without

@@ -2,7 +2,9 @@
 
 #include <ATen/Context.h>
 #include <ATen/core/Tensor.h>
+#include <ATen/ops/conv3d.h>
 #include <ATen/ops/full.h>
+#include <ATen/ops/leaky_relu.h>
 #include <ATen/ops/ones.h>
 #include <ATen/ops/rand.h>
 #include <c10/util/Exception.h>
@@ -20,6 +22,7 @@
 namespace mir::models {
 namespace {
 
+using ::mir::testing::RelativeL2Near;
 using ::mir::testing::TensorEq;
 
 ConvolutionOptions Options(int64_t ndims, int64_t stride = 1) {
@@ -55,6 +58,22 @@ TEST(ConvolutionTest, SumsANeighbourhoodInTwoAndThreeDimensions) {
       EXPECT_EQ(corner.item<float>(), 2 * std::pow(2, ndims) + 0.5);
       EXPECT_EQ(inside.item<float>(), 2 * std::pow(3, ndims) + 0.5);
     }
+  }
+}
+
+TEST(ConvolutionTest, TakesAListAndLeaksInLargeAndSmallVolumes) {
+  at::manual_seed(2);
+  const Convolution convolution(Options(3));
+  for (const int64_t side : {6, 60}) {
+    const at::Tensor x = at::rand({1, 2, side, side, side});
+    const at::Tensor expected = at::leaky_relu(
+        at::conv3d(x, convolution.weight, convolution.bias, /*stride=*/1,
+                   /*padding=*/1),
+        0.2);
+    const std::vector<at::Tensor> halves = {x.narrow(1, 0, 1),
+                                            x.narrow(1, 1, 1)};
+    EXPECT_THAT(convolution.forward(halves, /*negative_slope=*/0.2).detach(),
+                RelativeL2Near(expected.detach(), 20 * 1.2e-7));
   }
 }
 

@@ -1,15 +1,19 @@
 #include "mir/models/layers/decoder_block.h"
 
 #include <ATen/ops/avg_pool3d.h>
-#include <ATen/ops/cat.h>
-#include <ATen/ops/instance_norm.h>
 #include <ATen/ops/leaky_relu.h>
-#include <ATen/ops/upsample_trilinear3d.h>
 
 #include "mir/models/layers/batch_norm.h"
+#include "mir/models/layers/double_resolution.h"
+#include "mir/models/layers/instance_norm.h"
 #include "mir/precision/op_fallback.h"
 
 namespace mir::models {
+namespace {
+
+constexpr double kNegativeSlope = 0.01;
+
+}  // namespace
 
 Conv3dReLU::Conv3dReLU(int64_t in_channels, int64_t out_channels,
                        BlockNorm norm, bool hyper)
@@ -26,19 +30,26 @@ Conv3dReLU::Conv3dReLU(int64_t in_channels, int64_t out_channels,
   }
 }
 
-at::Tensor Conv3dReLU::Normalised(const at::Tensor& features) const {
-  return batch_norm_ != nullptr ? batch_norm_->forward(features)
-                                : InstanceNorm(features);
+at::Tensor Conv3dReLU::Normalised(const at::Tensor& features,
+                                  double slope) const {
+  if (batch_norm_ == nullptr) {
+    return InstanceNorm(features, /*weight=*/{}, /*bias=*/{}, slope);
+  }
+  at::Tensor normal = batch_norm_->forward(features);
+  // In place: the normalisation does not need its output for the gradient.
+  return slope == 1 ? normal : at::leaky_relu_(normal, slope);
 }
 
 at::Tensor Conv3dReLU::forward(const at::Tensor& input,
                                const at::Tensor& embedding) const {
-  at::Tensor features = convolution_->Convolve(input, embedding);
-  // In place: neither the convolution nor the normalisation needs its output
-  // for the gradient.
-  if (hyper_) return Normalised(at::leaky_relu_(features));
-  at::Tensor normal = Normalised(features);
-  return at::leaky_relu_(normal);
+  return Convolve({input}, embedding);
+}
+
+at::Tensor Conv3dReLU::Convolve(const std::vector<at::Tensor>& inputs,
+                                const at::Tensor& embedding) const {
+  const double before = hyper_ ? kNegativeSlope : 1;
+  const double after = hyper_ ? 1 : kNegativeSlope;
+  return Normalised(convolution_->Convolve(inputs, embedding, before), after);
 }
 
 DecoderBlock::DecoderBlock(int64_t in_channels, int64_t out_channels,
@@ -56,27 +67,16 @@ DecoderBlock::DecoderBlock(int64_t in_channels, int64_t out_channels,
 at::Tensor DecoderBlock::forward(const at::Tensor& input,
                                  const at::Tensor& skip,
                                  const at::Tensor& embedding) const {
-  return Convolve(DoubleResolution(input), skip, embedding);
+  return Convolve(DoubleResolution(input, /*align_corners=*/false), skip,
+                  embedding);
 }
 
 at::Tensor DecoderBlock::Convolve(const at::Tensor& doubled,
                                   const at::Tensor& skip,
                                   const at::Tensor& embedding) const {
-  const at::Tensor x =
-      skip.defined() ? at::cat({doubled, skip}, /*dim=*/1) : doubled;
-  return conv2_->forward(conv1_->forward(x, embedding), embedding);
-}
-
-at::Tensor DoubleResolution(const at::Tensor& input) {
-  return precision::WithFallback(
-      precision::Op::kUpsampleTrilinear3d,
-      [](const at::Tensor& x) {
-        return at::upsample_trilinear3d(
-            x, {2 * x.size(2), 2 * x.size(3), 2 * x.size(4)},
-            /*align_corners=*/false, /*scales_d=*/2.0, /*scales_h=*/2.0,
-            /*scales_w=*/2.0);
-      },
-      input);
+  std::vector<at::Tensor> inputs = {doubled};
+  if (skip.defined()) inputs.push_back(skip);
+  return conv2_->forward(conv1_->Convolve(inputs, embedding), embedding);
 }
 
 at::Tensor AveragePool(const at::Tensor& images, int64_t kernel_size,
@@ -87,12 +87,6 @@ at::Tensor AveragePool(const at::Tensor& images, int64_t kernel_size,
         return at::avg_pool3d(x, kernel_size, /*stride=*/2, padding);
       },
       images);
-}
-
-at::Tensor InstanceNorm(const at::Tensor& input) {
-  return at::instance_norm(input, {}, {}, {}, {}, /*use_input_stats=*/true,
-                           /*momentum=*/0.1, /*eps=*/1e-5,
-                           /*cudnn_enabled=*/true);
 }
 
 }  // namespace mir::models

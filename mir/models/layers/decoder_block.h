@@ -5,6 +5,7 @@
 #include <torch/nn/module.h>
 
 #include <memory>
+#include <vector>
 
 #include "mir/models/layers/conditioned.h"
 
@@ -33,8 +34,14 @@ class Conv3dReLU : public torch::nn::Module {
   at::Tensor forward(const at::Tensor& input,
                      const at::Tensor& embedding = {}) const;
 
+  // The same for inputs [N, C_i, D, H, W] taken as if concatenated along the
+  // channels.
+  at::Tensor Convolve(const std::vector<at::Tensor>& inputs,
+                      const at::Tensor& embedding) const;
+
  private:
-  at::Tensor Normalised(const at::Tensor& features) const;
+  // Normalises, and applies a leaky ReLU of `slope`; 1 is none.
+  at::Tensor Normalised(const at::Tensor& features, double slope) const;
 
   const bool hyper_;
   std::shared_ptr<ConditionedConvolution> convolution_;
@@ -64,19 +71,11 @@ class DecoderBlock : public torch::nn::Module {
   std::shared_ptr<Conv3dReLU> conv1_, conv2_;
 };
 
-// Twice the resolution along each spatial axis, trilinear
-// (align_corners=False): [N, C, D, H, W] to [N, C, 2 D, 2 H, 2 W].
-at::Tensor DoubleResolution(const at::Tensor& input);
-
 // The mean over kernel_size^3 neighbourhoods at every other voxel, `padding`
 // zeros around the volume included: [N, C, D, H, W] to half the size along each
 // axis. In float32 at least; comes back in the images' dtype.
 at::Tensor AveragePool(const at::Tensor& images, int64_t kernel_size,
                        int64_t padding);
-
-// Normalises each channel of each volume to mean 0 and variance 1 (eps 1e-5),
-// torch.nn.InstanceNorm3d without parameters. [N, C, ...] in and out.
-at::Tensor InstanceNorm(const at::Tensor& input);
 
 }  // namespace mir::models
 

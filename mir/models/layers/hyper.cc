@@ -1,7 +1,9 @@
 #include "mir/models/layers/hyper.h"
 
 #include <ATen/TensorOperators.h>
+#include <ATen/ops/cat.h>
 #include <ATen/ops/equal.h>
+#include <ATen/ops/leaky_relu.h>
 #include <ATen/ops/matmul.h>
 #include <ATen/ops/relu.h>
 #include <c10/util/Exception.h>
@@ -81,6 +83,16 @@ at::Tensor HyperConvolution::forward(const at::Tensor& input,
   std::vector<int64_t> per_channel(2 + shape.ndims, 1);
   per_channel[1] = shape.out_channels;
   return out + linear_bias_->forward(embedding).view(per_channel);
+}
+
+at::Tensor HyperConvolution::forward(const std::vector<at::Tensor>& inputs,
+                                     const at::Tensor& embedding,
+                                     double negative_slope) const {
+  at::Tensor out =
+      forward(inputs.size() == 1 ? inputs.front() : at::cat(inputs, /*dim=*/1),
+              embedding);
+  // In place: nothing else needs the sum.
+  return negative_slope == 1 ? out : at::leaky_relu_(out, negative_slope);
 }
 
 HyperLinear::HyperLinear(int64_t inputs, int64_t outputs, int64_t units,

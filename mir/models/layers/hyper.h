@@ -5,6 +5,7 @@
 #include <torch/nn/module.h>
 
 #include <memory>
+#include <vector>
 
 #include "mir/models/layers/convolution.h"
 #include "mir/models/layers/linear.h"
@@ -64,6 +65,11 @@ class HyperConvolution : public torch::nn::Module {
   //   returns    [N, out_channels, ...]
   at::Tensor forward(const at::Tensor& input,
                      const at::Tensor& embedding) const;
+
+  // The same for inputs [N, C_i, ...] taken as if concatenated along the
+  // channels, and a leaky ReLU of the result; a slope of 1 is none.
+  at::Tensor forward(const std::vector<at::Tensor>& inputs,
+                     const at::Tensor& embedding, double negative_slope) const;
 
  private:
   HyperConvolutionOptions options_;

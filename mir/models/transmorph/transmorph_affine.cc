@@ -10,6 +10,7 @@
 #include "mir/geometry/affine.h"
 #include "mir/models/layers/decoder_block.h"
 #include "mir/models/layers/image_pair.h"
+#include "mir/models/layers/instance_norm.h"
 #include "mir/models/layers/linear.h"
 #include "mir/models/layers/weights.h"
 #include "mir/models/swin/make_backbone.h"
@@ -83,7 +84,9 @@ TransMorphAffine::Output TransMorphAffine::Forward(const at::Tensor& moving,
   // A few angles and lengths move every voxel: no autocast from here.
   const precision::Fp32Region region;
   const at::Tensor features =
-      InstanceNorm(precision::ToComputeType(coarsest)).flatten(1);
+      InstanceNorm(precision::ToComputeType(coarsest), /*weight=*/{},
+                   /*bias=*/{}, /*negative_slope=*/1)
+          .flatten(1);
   Output output;
   output.rotation = at::clamp(aff_mlp_->forward(features), -1, 1) * kPi;
   output.scale = at::clamp(scl_mlp_->forward(features) + 1, 0, 5);

@@ -7,6 +7,7 @@
 
 #include "mir/geometry/vec_int.h"
 #include "mir/geometry/warp.h"
+#include "mir/models/layers/double_resolution.h"
 
 namespace mir::models {
 namespace {
@@ -74,7 +75,7 @@ TransMorphTimeVarying::Steps TransMorphTimeVarying::RunSteps(
                           embedding),
              embedding);
   // What each step's block would double anew.
-  const at::Tensor doubled = DoubleResolution(decoded);
+  const at::Tensor doubled = DoubleResolution(decoded, /*align_corners=*/false);
 
   Steps result;
   at::Tensor warped = moving;
@@ -159,7 +160,8 @@ TransMorphTVFAutoPETAtlas::Output TransMorphTVFAutoPETAtlas::Displace(
                AveragePool(fixed, /*kernel_size=*/2, /*padding=*/0),
                /*by_itself=*/true)
           .flow;
-  const at::Tensor velocity = DoubleResolution(flow) * 2;
+  const at::Tensor velocity =
+      DoubleResolution(flow, /*align_corners=*/false) * 2;
   const auto integrate = [](const at::Tensor& v) {
     return geometry::VecInt(v, kAutoPetSteps,
                             geometry::WarpConvention::kMirCompatible);

@@ -1,10 +1,7 @@
 #include "mir/models/vfa/blocks.h"
 
-#include <ATen/core/grad_mode.h>
-#include <ATen/ops/instance_norm.h>
-#include <ATen/ops/leaky_relu.h>
-
 #include "mir/models/layers/convolution.h"
+#include "mir/models/layers/instance_norm.h"
 #include "mir/models/layers/weights.h"
 
 namespace mir::models {
@@ -27,19 +24,9 @@ AffineInstanceNorm::AffineInstanceNorm(int64_t channels)
   InitConstant(bias_, 0);
 }
 
-at::Tensor AffineInstanceNorm::forward(const at::Tensor& x) const {
-  return at::instance_norm(x, weight_, bias_, /*running_mean=*/{},
-                           /*running_var=*/{}, /*use_input_stats=*/true,
-                           /*momentum=*/0.1, /*eps=*/1e-5,
-                           /*cudnn_enabled=*/true);
-}
-
-at::Tensor LeakyRelu(at::Tensor x) {
-  constexpr double kSlope = 0.01;
-  if (x.requires_grad() && at::GradMode::is_enabled()) {
-    return at::leaky_relu(x, kSlope);
-  }
-  return at::leaky_relu_(x, kSlope);
+at::Tensor AffineInstanceNorm::forward(const at::Tensor& x,
+                                       double negative_slope) const {
+  return InstanceNorm(x, weight_, bias_, negative_slope);
 }
 
 DoubleConvolution::DoubleConvolution(const VfaBlockOptions& options,
@@ -54,11 +41,12 @@ DoubleConvolution::DoubleConvolution(const VfaBlockOptions& options,
                            std::make_shared<AffineInstanceNorm>(out_channels));
 }
 
-at::Tensor DoubleConvolution::forward(const at::Tensor& x,
+at::Tensor DoubleConvolution::forward(const std::vector<at::Tensor>& features,
                                       const at::Tensor& embedding) const {
-  const at::Tensor y =
-      LeakyRelu(norm1_->forward(conv1_->Convolve(x, embedding)));
-  return LeakyRelu(norm2_->forward(conv2_->Convolve(y, embedding)));
+  const at::Tensor x = norm1_->forward(
+      conv1_->Convolve(features, embedding, /*negative_slope=*/1),
+      kNegativeSlope);
+  return norm2_->forward(conv2_->Convolve(x, embedding), kNegativeSlope);
 }
 
 }  // namespace mir::models

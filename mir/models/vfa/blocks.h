@@ -6,6 +6,7 @@
 
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "mir/models/layers/conditioned.h"
 
@@ -22,21 +23,21 @@ std::shared_ptr<ConditionedConvolution> AddConvolution(
     torch::nn::Module& parent, const std::string& name,
     const VfaBlockOptions& options, int64_t in_channels, int64_t out_channels);
 
+// The slope of the leaky ReLUs.
+inline constexpr double kNegativeSlope = 0.01;
+
 // Normalises each channel of each volume, and scales and shifts it by `weight`
 // and `bias` (torch.nn.InstanceNorm with affine=True).
 class AffineInstanceNorm : public torch::nn::Module {
  public:
   explicit AffineInstanceNorm(int64_t channels);
 
-  // [N, channels, ...], in and out.
-  at::Tensor forward(const at::Tensor& x) const;
+  // [N, channels, ...], in and out; then a leaky ReLU, a slope of 1 is none.
+  at::Tensor forward(const at::Tensor& x, double negative_slope) const;
 
  private:
   at::Tensor weight_, bias_;
 };
-
-// A leaky ReLU of slope 0.01; in the memory of `x` where no gradient is taken.
-at::Tensor LeakyRelu(at::Tensor x);
 
 // Twice convolution, normalisation and leaky ReLU: `conv1`, `norm1`, `conv2`,
 // `norm2`.
@@ -45,7 +46,9 @@ class DoubleConvolution : public torch::nn::Module {
   DoubleConvolution(const VfaBlockOptions& options, int64_t in_channels,
                     int64_t mid_channels, int64_t out_channels);
 
-  at::Tensor forward(const at::Tensor& x, const at::Tensor& embedding) const;
+  // Takes features as if concatenated along the channels.
+  at::Tensor forward(const std::vector<at::Tensor>& features,
+                     const at::Tensor& embedding) const;
 
  private:
   std::shared_ptr<ConditionedConvolution> conv1_, conv2_;

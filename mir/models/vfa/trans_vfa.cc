@@ -157,8 +157,8 @@ class TransVfa::Encoder : public torch::nn::Module {
   };
 
   Features forward(const at::Tensor& moving, const at::Tensor& fixed) const {
-    const at::Tensor m = norm_first_->forward(moving);
-    const at::Tensor f = norm_first_->forward(fixed);
+    const at::Tensor m = norm_first_->forward(moving, /*negative_slope=*/1);
+    const at::Tensor f = norm_first_->forward(fixed, /*negative_slope=*/1);
     if (swin_ != nullptr) {
       return {ToLevels(m, swin_->forward(m)), ToLevels(f, swin_->forward(f))};
     }

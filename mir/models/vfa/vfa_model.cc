@@ -3,11 +3,8 @@
 #include <ATen/TensorOperators.h>
 #include <ATen/ops/avg_pool2d.h>
 #include <ATen/ops/avg_pool3d.h>
-#include <ATen/ops/cat.h>
 #include <ATen/ops/clamp.h>
 #include <ATen/ops/sigmoid.h>
-#include <ATen/ops/upsample_bilinear2d.h>
-#include <ATen/ops/upsample_trilinear3d.h>
 #include <c10/util/Exception.h>
 
 #include <algorithm>
@@ -21,6 +18,7 @@
 #include "mir/geometry/vfa_sampling.h"
 #include "mir/geometry/warp.h"
 #include "mir/models/identity_grid.h"
+#include "mir/models/layers/double_resolution.h"
 #include "mir/models/layers/hyper.h"
 #include "mir/models/layers/image_pair.h"
 #include "mir/models/vfa/blocks.h"
@@ -46,21 +44,7 @@ at::Tensor Halved(const at::Tensor& x) {
       x);
 }
 
-// In the dtype of `x`, under autocast too.
-at::Tensor Doubled(const at::Tensor& x) {
-  std::vector<int64_t> sizes = x.sizes().slice(2).vec();
-  for (int64_t& size : sizes) size *= 2;
-  const auto interpolate = [&](const at::Tensor& own) {
-    return own.dim() == 5
-               ? at::upsample_trilinear3d(own, sizes, /*align_corners=*/true)
-               : at::upsample_bilinear2d(own, sizes, /*align_corners=*/true);
-  };
-  return precision::WithFallback(precision::Op::kUpsampleTrilinear3d,
-                                 interpolate, x)
-      .to(x.scalar_type());
-}
-
-// Doubles the resolution, convolves, and appends features: `conv`, `norm`.
+// Doubles the resolution and convolves: `conv`, `norm`.
 class Upsample : public torch::nn::Module {
  public:
   Upsample(const VfaBlockOptions& options, int64_t in_channels,
@@ -71,12 +55,10 @@ class Upsample : public torch::nn::Module {
                             std::make_shared<AffineInstanceNorm>(out_channels));
   }
 
-  at::Tensor forward(const at::Tensor& x, const at::Tensor& features,
-                     const at::Tensor& embedding) const {
-    return at::cat(
-        {LeakyRelu(norm_->forward(conv_->Convolve(Doubled(x), embedding))),
-         features},
-        /*dim=*/1);
+  at::Tensor forward(const at::Tensor& x, const at::Tensor& embedding) const {
+    return norm_->forward(
+        conv_->Convolve(DoubleResolution(x, /*align_corners=*/true), embedding),
+        kNegativeSlope);
   }
 
  private:
@@ -187,17 +169,18 @@ class VfaEncoder : public torch::nn::Module {
   std::vector<at::Tensor> forward(const at::Tensor& image,
                                   const at::Tensor& embedding) const {
     at::Tensor x =
-        LeakyRelu(in_conv_->Convolve(in_norm_->forward(image), embedding));
+        in_conv_->Convolve({in_norm_->forward(image, /*negative_slope=*/1)},
+                           embedding, kNegativeSlope);
     std::vector<at::Tensor> skipped, features;
     for (const auto& block : encoder_conv_) {
-      skipped.push_back(block->forward(x, embedding));
+      skipped.push_back(block->forward({x}, embedding));
       x = Halved(skipped.back());
     }
-    features.push_back(bottleneck_conv_->forward(x, embedding));
+    features.push_back(bottleneck_conv_->forward({x}, embedding));
     for (size_t level = encoder_conv_.size(); level-- > 0;) {
-      x = upsampling_[level]->forward(features.back(), skipped[level],
-                                      embedding);
-      features.push_back(decoder_conv_[level]->forward(x, embedding));
+      x = upsampling_[level]->forward(features.back(), embedding);
+      features.push_back(
+          decoder_conv_[level]->forward({x, skipped[level]}, embedding));
     }
     std::reverse(features.begin(), features.end());
     return features;
@@ -226,8 +209,7 @@ class SpatialWeights : public torch::nn::Module {
 
   at::Tensor forward(const at::Tensor& moving, const at::Tensor& fixed,
                      const at::Tensor& embedding) const {
-    const at::Tensor x =
-        spr_conv_->forward(at::cat({moving, fixed}, /*dim=*/1), embedding);
+    const at::Tensor x = spr_conv_->forward({moving, fixed}, embedding);
     return at::clamp(at::sigmoid(lambda_out_->Convolve(x, embedding)), 1e-6,
                      1.0);
   }

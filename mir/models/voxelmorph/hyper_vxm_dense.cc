@@ -1,7 +1,6 @@
 #include "mir/models/voxelmorph/hyper_vxm_dense.h"
 
 #include <ATen/ops/cat.h>
-#include <ATen/ops/leaky_relu.h>
 #include <c10/util/Exception.h>
 
 #include "absl/strings/str_cat.h"
@@ -38,9 +37,9 @@ class HyperBlock : public HyperConvolution {
           return options;
         }()) {}
 
-  at::Tensor forward(const at::Tensor& x, const at::Tensor& embedding) const {
-    at::Tensor y = HyperConvolution::forward(x, embedding);
-    return at::leaky_relu_(y, kNegativeSlope);
+  at::Tensor forward(const std::vector<at::Tensor>& features,
+                     const at::Tensor& embedding) const {
+    return HyperConvolution::forward(features, embedding, kNegativeSlope);
   }
 };
 

@@ -2,7 +2,6 @@
 #define MIR_MODELS_VOXELMORPH_UNET_H_
 
 #include <ATen/core/Tensor.h>
-#include <ATen/ops/cat.h>
 #include <ATen/ops/upsample_nearest2d.h>
 #include <ATen/ops/upsample_nearest3d.h>
 #include <torch/nn/module.h>
@@ -38,7 +37,8 @@ class VxmBlocks : public torch::nn::Module {
 // VoxelMorph's U-Net: `downarm` halves the resolution with each block, `uparm`
 // doubles it and takes up what was there on the way down, `extras` works at
 // full resolution. A `Block` is a module made from (ndims, in_channels,
-// out_channels, stride), whose forward takes features and the condition.
+// out_channels, stride), whose forward takes features, a list as if
+// concatenated along the channels, and the condition.
 template <typename Block>
 class VxmUnet : public torch::nn::Module {
  public:
@@ -74,18 +74,18 @@ class VxmUnet : public torch::nn::Module {
     std::vector<at::Tensor> skipped;
     for (const auto& block : downarm_->blocks()) {
       skipped.push_back(x);
-      x = block->forward(x, condition...);
+      x = block->forward({x}, condition...);
     }
+    std::vector<at::Tensor> features = {x};
     for (const auto& block : uparm_->blocks()) {
-      x = at::cat(
-          {DoubleResolution(block->forward(x, condition...)), skipped.back()},
-          /*dim=*/1);
+      features = {DoubleResolution(block->forward(features, condition...)),
+                  skipped.back()};
       skipped.pop_back();
     }
     for (const auto& block : extras_->blocks()) {
-      x = block->forward(x, condition...);
+      features = {block->forward(features, condition...)};
     }
-    return x;
+    return features.front();
   }
 
  private:

@@ -1,7 +1,6 @@
 #include "mir/models/voxelmorph/vxm_dense.h"
 
 #include <ATen/ops/cat.h>
-#include <ATen/ops/leaky_relu.h>
 #include <c10/util/Exception.h>
 
 #include <algorithm>
@@ -45,10 +44,8 @@ class ConvBlock : public torch::nn::Module {
     main_ = register_module("main", std::make_shared<Convolution>(options));
   }
 
-  at::Tensor forward(const at::Tensor& x) const {
-    // In place: nothing else needs the convolution's output.
-    at::Tensor y = main_->forward(x);
-    return at::leaky_relu_(y, kNegativeSlope);
+  at::Tensor forward(const std::vector<at::Tensor>& features) const {
+    return main_->forward(features, kNegativeSlope);
   }
 
  private:
