@@ -3,11 +3,15 @@
 
 #include <ATen/core/Tensor.h>
 #include <ATen/core/grad_mode.h>
+#include <ATen/ops/mm.h>
+#include <ATen/ops/rand.h>
+#include <ATen/record_function.h>
 #include <benchmark/benchmark.h>
 #include <malloc.h>
 #include <torch/optim/adamw.h>
 
 #include <algorithm>
+#include <chrono>
 #include <limits>
 #include <memory>
 #include <string>
@@ -20,6 +24,7 @@
 #include "mir/losses/gradient_penalty.h"
 #include "mir/losses/local_ncc.h"
 #include "mir/models/registry.h"
+#include "mir/precision/autocast.h"
 
 namespace mir::bench {
 namespace {
@@ -59,11 +64,75 @@ Model TransMorph(const Size& size) {
 // get_VFA_default_config.
 Model Vfa(const Size& size) { return Build("vfa", "default", {}, size); }
 
+// Operations per second of a product of two float32 matrices of 4096 x 4096,
+// the fastest of a few.
+double MatmulPeak() {
+  using Clock = std::chrono::steady_clock;
+  constexpr int64_t kSide = 4096;
+  const at::NoGradGuard no_grad;
+  const at::Tensor a = at::rand({kSide, kSide}), b = at::rand({kSide, kSide});
+  double seconds = std::numeric_limits<double>::infinity();
+  for (int repetition = 0; repetition < 5; ++repetition) {
+    const Clock::time_point start = Clock::now();
+    benchmark::DoNotOptimize(at::mm(a, b));
+    seconds = std::min(
+        seconds, std::chrono::duration<double>(Clock::now() - start).count());
+  }
+  return 2.0 * kSide * kSide * kSide / seconds;
+}
+
+thread_local double counted_operations;
+
+// Adds what a convolution or a matrix product takes as it is written.
+std::unique_ptr<at::ObserverContext> Count(const at::RecordFunction& function) {
+  const std::string name = function.name();
+  const auto inputs = function.inputs();
+  if (name == "aten::convolution") {
+    const at::Tensor &x = inputs[0].toTensor(), &weight = inputs[1].toTensor();
+    const std::vector<int64_t> stride = inputs[3].toIntVector();
+    const std::vector<int64_t> padding = inputs[4].toIntVector();
+    double operations = 2.0 * x.size(0) * weight.numel();
+    for (int64_t axis = 0; axis < x.dim() - 2; ++axis) {
+      operations *=
+          (x.size(2 + axis) + 2 * padding[axis] - weight.size(2 + axis)) /
+              stride[axis] +
+          1;
+    }
+    counted_operations += operations;
+  } else if (name == "aten::mm" || name == "aten::addmm" ||
+             name == "aten::bmm") {
+    const int64_t left = name == "aten::addmm" ? 1 : 0;
+    counted_operations += 2.0 * inputs[left].toTensor().numel() *
+                          inputs[left + 1].toTensor().size(-1);
+  }
+  return nullptr;
+}
+
+// Operations of one inference's convolutions and matrix products; their number
+// is proportional to the voxels.
+double OperationsOf(Model (*build)(const Size&), const Size& size) {
+  constexpr Size kSmall = {32, 32, 32};
+  const at::NoGradGuard no_grad;
+  // So that all convolutions are LibTorch's, which the callback sees.
+  const precision::Autocast autocast(at::kCPU, precision::Precision::kBFloat16);
+  const Model model = build(kSmall);
+  model->eval();
+  counted_operations = 0;
+  const at::CallbackHandle handle = at::addThreadLocalCallback(
+      at::RecordFunctionCallback(Count).needsInputs(true).scopes(
+          {at::RecordScope::FUNCTION}));
+  model->Register(SmoothNoise(kSmall, 1), SmoothNoise(kSmall, 1));
+  at::removeCallback(handle);
+  return counted_operations * size[0] * size[1] * size[2] /
+         (kSmall[0] * kSmall[1] * kSmall[2]);
+}
+
 void Infer(benchmark::State& state, const Model& model, const Size& size) {
   const at::NoGradGuard no_grad;
   const at::Tensor moving = SmoothNoise(size, 1), fixed = SmoothNoise(size, 1);
   model->eval();
-  model->Register(moving, fixed);  // Brings the memory.
+  state.counters["peak_MiB"] =  // And brings the memory.
+      PeakMib([&] { model->Register(moving, fixed); });
   for (auto _ : state) {
     benchmark::DoNotOptimize(model->Register(moving, fixed));
   }
@@ -86,7 +155,7 @@ void TrainStep(benchmark::State& state, const Model& model, const Size& size) {
     (ncc(fixed, warped) + penalty(result.regularized)).backward();
     optimizer.step();
   };
-  step();
+  state.counters["peak_MiB"] = PeakMib(step);
   for (auto _ : state) step();
 }
 
@@ -100,20 +169,27 @@ int RegisterModels() {
     const char* name;
     Model (*build)(const Size&);
     Run run;
+    int passes;  // A backward pass takes twice the operations of a forward one.
   } benchmarks[] = {
-      {"vxm_infer", VoxelMorph, Infer},
-      {"vxm_train_step", VoxelMorph, TrainStep},
-      {"transmorph_infer", TransMorph, Infer},
-      {"transmorph_train_step", TransMorph, TrainStep},
-      {"vfa_infer", Vfa, Infer},
-      {"vfa_train_step", Vfa, TrainStep},
+      {"vxm_infer", VoxelMorph, Infer, 1},
+      {"vxm_train_step", VoxelMorph, TrainStep, 3},
+      {"transmorph_infer", TransMorph, Infer, 1},
+      {"transmorph_train_step", TransMorph, TrainStep, 3},
+      {"vfa_infer", Vfa, Infer, 1},
+      {"vfa_train_step", Vfa, TrainStep, 3},
   };
-  for (const auto& [name, build, run] : benchmarks) {
+  for (const auto& [name, build, run, passes] : benchmarks) {
     for (const Size& size : kSizes) {
       benchmark::RegisterBenchmark(
           absl::StrCat(name, "/", absl::StrJoin(size, "x")).c_str(),
-          [build = build, run = run, size](benchmark::State& state) {
+          [build = build, run = run, passes = passes,
+           size](benchmark::State& state) {
+            static const double peak = MatmulPeak();
+            const double operations = passes * OperationsOf(build, size);
             run(state, build(size), size);
+            state.counters["of_matmul_peak"] =
+                benchmark::Counter(state.iterations() * operations / peak,
+                                   benchmark::Counter::kIsRate);
             state.SetItemsProcessed(state.iterations() * size[0] * size[1] *
                                     size[2]);  // Voxels.
           })

@@ -56,15 +56,6 @@ double StatusMib(const std::string& key) {
   return 0;
 }
 
-// How far the resident memory rises over what stands before, in MiB.
-double PeakMib(const std::function<void()>& run) {
-  malloc_trim(0);
-  std::ofstream("/proc/self/clear_refs") << "5";  // Forgets the peak so far.
-  const double before = StatusMib("VmRSS:");
-  run();
-  return StatusMib("VmHWM:") - before;
-}
-
 void Measure(benchmark::State& state, const Size& size,
              const std::function<Operation(const Size&)>& make,
              const char* label) {
@@ -111,6 +102,14 @@ int Register(const std::string& name,
   static const int once = KeepMemoryAndRegisterCopy();
   RegisterLabelled(name, std::move(make), "fresh outputs, pages kept");
   return once;
+}
+
+double PeakMib(const std::function<void()>& run) {
+  malloc_trim(0);
+  std::ofstream("/proc/self/clear_refs") << "5";  // Forgets the peak so far.
+  const double before = StatusMib("VmRSS:");
+  run();
+  return StatusMib("VmHWM:") - before;
 }
 
 at::Tensor SmoothNoise(const Size& size, int64_t channels) {

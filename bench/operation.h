@@ -36,6 +36,10 @@ struct Operation {
 int Register(const std::string& name,
              std::function<Operation(const Size&)> make);
 
+// Runs `run`, and returns how far the resident memory rises over what stands
+// before, in MiB.
+double PeakMib(const std::function<void()>& run);
+
 // float32 [1, channels, D, H, W], uniform noise of [0, 1) averaged over 5^3
 // voxels, as the peer's.
 at::Tensor SmoothNoise(const Size& size, int64_t channels);
