@@ -6,6 +6,7 @@
 #include <array>
 #include <cstdint>
 #include <cstring>
+#include <new>
 #include <vector>
 
 #include "mir/base/target_clones.h"
@@ -146,30 +147,25 @@ MIR_TARGET_CLONES void AddRow(const double* in, double factor, int64_t width,
   AddRowOf(in, factor, width, out);
 }
 
-// out = the sum of five rows, each times its factor, in this order.
+// out = the sum of five rows, in this order.
 template <typename T>
 [[gnu::always_inline]] inline void SumFiveRowsOf(const T* const* rows,
-                                                 const T* factors,
-                                                 int64_t width,
+                                                 int64_t count,
                                                  T* __restrict out) {
   const T *const r0 = rows[0], *const r1 = rows[1], *const r2 = rows[2],
                  *const r3 = rows[3], *const r4 = rows[4];
-  const T f0 = factors[0], f1 = factors[1], f2 = factors[2], f3 = factors[3],
-          f4 = factors[4];
 #pragma GCC ivdep
-  for (int64_t w = 0; w < width; ++w) {
-    out[w] = f0 * r0[w] + f1 * r1[w] + f2 * r2[w] + f3 * r3[w] + f4 * r4[w];
+  for (int64_t i = 0; i < count; ++i) {
+    out[i] = r0[i] + r1[i] + r2[i] + r3[i] + r4[i];
   }
 }
-MIR_TARGET_CLONES void SumFiveRows(const float* const* rows,
-                                   const float* factors, int64_t width,
+MIR_TARGET_CLONES void SumFiveRows(const float* const* rows, int64_t count,
                                    float* out) {
-  SumFiveRowsOf(rows, factors, width, out);
+  SumFiveRowsOf(rows, count, out);
 }
-MIR_TARGET_CLONES void SumFiveRows(const double* const* rows,
-                                   const double* factors, int64_t width,
+MIR_TARGET_CLONES void SumFiveRows(const double* const* rows, int64_t count,
                                    double* out) {
-  SumFiveRowsOf(rows, factors, width, out);
+  SumFiveRowsOf(rows, count, out);
 }
 
 // The sum over a box along w, of a row with `radius` voxels of padding.
@@ -202,11 +198,11 @@ MIR_TARGET_CLONES void BoxRow(const double* padded, int64_t radius,
 // The variance of one voxel's similarities: their mean over the least.
 template <typename T>
 [[gnu::always_inline]] inline T VarianceAt(const T* __restrict rows,
-                                           int64_t width, int64_t w, T* least) {
+                                           int64_t pitch, int64_t w, T* least) {
   T smallest = rows[w], sum = rows[w];
 #pragma GCC unroll 12
   for (int c = 1; c < kPairs; ++c) {
-    const T value = rows[c * width + w];
+    const T value = rows[c * pitch + w];
     smallest = value < smallest ? value : smallest;
     sum += value;
   }
@@ -218,38 +214,37 @@ template <typename T>
 template <typename T>
 [[gnu::always_inline]] inline double SumVariancesOf(const T* __restrict rows,
                                                     int64_t width,
+                                                    int64_t pitch,
                                                     T* __restrict scratch) {
 #pragma GCC ivdep
   for (int64_t w = 0; w < width; ++w) {
     T least;
-    scratch[w] = VarianceAt(rows, width, w, &least);
+    scratch[w] = VarianceAt(rows, pitch, w, &least);
   }
   double sum = 0;
   for (int64_t w = 0; w < width; ++w) sum += scratch[w];
   return sum;
 }
 MIR_TARGET_CLONES double SumVariances(const float* rows, int64_t width,
-                                      float* scratch) {
-  return SumVariancesOf(rows, width, scratch);
+                                      int64_t pitch, float* scratch) {
+  return SumVariancesOf(rows, width, pitch, scratch);
 }
 MIR_TARGET_CLONES double SumVariances(const double* rows, int64_t width,
-                                      double* scratch) {
-  return SumVariancesOf(rows, width, scratch);
+                                      int64_t pitch, double* scratch) {
+  return SumVariancesOf(rows, width, pitch, scratch);
 }
 
-// Turns a row's similarities into its descriptor, in place. Where `own` is
-// given it keeps the least similarity, the inverse variance, and whether the
-// variance is within its bounds.
+// The descriptor of a row's similarities. Keeps the least similarity, the
+// inverse variance, and whether the variance is within its bounds.
 template <typename T>
-[[gnu::always_inline]] inline void DescribeOf(T* __restrict rows, int64_t width,
-                                              T low, T high,
-                                              T* __restrict least,
-                                              T* __restrict inverse,
-                                              T* __restrict moves) {
+[[gnu::always_inline]] inline void DescribeOf(
+    const T* __restrict rows, int64_t width, int64_t pitch, T low, T high,
+    T* __restrict least, T* __restrict inverse, T* __restrict moves,
+    T* __restrict out) {
 #pragma GCC ivdep
   for (int64_t w = 0; w < width; ++w) {
     T smallest;
-    const T variance = VarianceAt(rows, width, w, &smallest);
+    const T variance = VarianceAt(rows, pitch, w, &smallest);
     const T raised = variance > low ? variance : low;
     const T bounded = raised < high ? raised : high;
     least[w] = smallest;
@@ -257,51 +252,59 @@ template <typename T>
     moves[w] = variance >= low && variance <= high ? T(1) : T(0);
   }
   for (int c = 0; c < kPairs; ++c) {
-    T* const __restrict row = rows + c * width;
+    const T* const __restrict row = rows + c * pitch;
+    T* const __restrict described = out + c * pitch;
+#pragma GCC ivdep
     for (int64_t w = 0; w < width; ++w) {
-      row[w] = Exp((least[w] - row[w]) * inverse[w]);
+      described[w] = Exp((least[w] - row[w]) * inverse[w]);
     }
   }
 }
-MIR_TARGET_CLONES void Describe(float* rows, int64_t width, float low,
-                                float high, float* least, float* inverse,
-                                float* moves) {
-  DescribeOf(rows, width, low, high, least, inverse, moves);
+MIR_TARGET_CLONES void Describe(const float* rows, int64_t width, int64_t pitch,
+                                float low, float high, float* least,
+                                float* inverse, float* moves, float* out) {
+  DescribeOf(rows, width, pitch, low, high, least, inverse, moves, out);
 }
-MIR_TARGET_CLONES void Describe(double* rows, int64_t width, double low,
-                                double high, double* least, double* inverse,
-                                double* moves) {
-  DescribeOf(rows, width, low, high, least, inverse, moves);
+MIR_TARGET_CLONES void Describe(const double* rows, int64_t width,
+                                int64_t pitch, double low, double high,
+                                double* least, double* inverse, double* moves,
+                                double* out) {
+  DescribeOf(rows, width, pitch, low, high, least, inverse, moves, out);
 }
 
 // The squared difference of two rows' descriptors.
 template <typename T>
 [[gnu::always_inline]] inline double DifferenceOf(const T* __restrict a,
                                                   const T* __restrict b,
-                                                  int64_t count) {
+                                                  int64_t width,
+                                                  int64_t pitch) {
   double lanes[16] = {};
-  int64_t i = 0;
-  for (; i + 16 <= count; i += 16) {
-    for (int lane = 0; lane < 16; ++lane) {
-      const T difference = a[i + lane] - b[i + lane];
-      lanes[lane] += difference * difference;
+  double rest = 0;
+  for (int c = 0; c < kPairs; ++c) {
+    const T* const __restrict own_a = a + c * pitch;
+    const T* const __restrict own_b = b + c * pitch;
+    int64_t w = 0;
+    for (; w + 16 <= width; w += 16) {
+      for (int lane = 0; lane < 16; ++lane) {
+        const T difference = own_a[w + lane] - own_b[w + lane];
+        lanes[lane] += difference * difference;
+      }
+    }
+    for (; w < width; ++w) {
+      const T difference = own_a[w] - own_b[w];
+      rest += difference * difference;
     }
   }
-  double sum = 0;
-  for (int lane = 0; lane < 16; ++lane) sum += lanes[lane];
-  for (; i < count; ++i) {
-    const T difference = a[i] - b[i];
-    sum += difference * difference;
-  }
-  return sum;
+  for (int lane = 0; lane < 16; ++lane) rest += lanes[lane];
+  return rest;
 }
 MIR_TARGET_CLONES double Difference(const float* a, const float* b,
-                                    int64_t count) {
-  return DifferenceOf(a, b, count);
+                                    int64_t width, int64_t pitch) {
+  return DifferenceOf(a, b, width, pitch);
 }
 MIR_TARGET_CLONES double Difference(const double* a, const double* b,
-                                    int64_t count) {
-  return DifferenceOf(a, b, count);
+                                    int64_t width, int64_t pitch) {
+  return DifferenceOf(a, b, width, pitch);
 }
 
 // The derivatives of that by b's similarities, times `scale`. With g the
@@ -311,11 +314,11 @@ template <typename T>
 [[gnu::always_inline]] inline void DifferentiateOf(
     const T* __restrict a, const T* __restrict b, const T* __restrict rows,
     const T* __restrict least, const T* __restrict inverse,
-    const T* __restrict moves, T scale, int64_t width, T* __restrict by_mean,
-    T* __restrict out) {
+    const T* __restrict moves, T scale, int64_t width, int64_t pitch,
+    T* __restrict by_mean, T* __restrict out) {
   for (int64_t w = 0; w < width; ++w) by_mean[w] = 0;
   for (int c = 0; c < kPairs; ++c) {
-    const int64_t at = c * width;
+    const int64_t at = c * pitch;
     for (int64_t w = 0; w < width; ++w) {
       const T own = b[at + w];
       const T by_exponent = 2 * scale * (own - a[at + w]) * own;
@@ -332,14 +335,14 @@ template <typename T>
     T sum = 0;
 #pragma GCC unroll 12
     for (int c = 0; c < kPairs; ++c) {
-      out[c * width + w] += by_mean[w];
-      sum += out[c * width + w];
+      out[c * pitch + w] += by_mean[w];
+      sum += out[c * pitch + w];
     }
     T left = sum;
 #pragma GCC unroll 12
     for (int c = 0; c < kPairs; ++c) {
-      const bool is_least = rows[c * width + w] == least[w];
-      out[c * width + w] -= is_least ? left : T(0);
+      const bool is_least = rows[c * pitch + w] == least[w];
+      out[c * pitch + w] -= is_least ? left : T(0);
       left = is_least ? T(0) : left;
     }
   }
@@ -347,18 +350,18 @@ template <typename T>
 MIR_TARGET_CLONES void Differentiate(const float* a, const float* b,
                                      const float* rows, const float* least,
                                      const float* inverse, const float* moves,
-                                     float scale, int64_t width, float* by_mean,
-                                     float* out) {
-  DifferentiateOf(a, b, rows, least, inverse, moves, scale, width, by_mean,
-                  out);
+                                     float scale, int64_t width, int64_t pitch,
+                                     float* by_mean, float* out) {
+  DifferentiateOf(a, b, rows, least, inverse, moves, scale, width, pitch,
+                  by_mean, out);
 }
 MIR_TARGET_CLONES void Differentiate(const double* a, const double* b,
                                      const double* rows, const double* least,
                                      const double* inverse, const double* moves,
-                                     double scale, int64_t width,
+                                     double scale, int64_t width, int64_t pitch,
                                      double* by_mean, double* out) {
-  DifferentiateOf(a, b, rows, least, inverse, moves, scale, width, by_mean,
-                  out);
+  DifferentiateOf(a, b, rows, least, inverse, moves, scale, width, pitch,
+                  by_mean, out);
 }
 
 // Sends what a squared difference is multiplied with to both its voxels.
@@ -389,58 +392,86 @@ namespace {
 constexpr int kPairs = kSelfSimilarities;
 
 // Slices per task: many beside those that neighbouring tasks compute twice.
-constexpr int64_t kSlab = 40;
+constexpr int64_t kSlab = 80;
 
 int64_t Clamp(int64_t index, int64_t size) {
   return std::min(std::max<int64_t>(index, 0), size - 1);
 }
 
-// An image whose rows are continued by their end voxels on both sides.
+// Memory that begins at a cache line, as vectors of it should.
 template <typename T>
-struct Padded {
-  Padded(const T* image, const std::array<int64_t, 3>& size, int64_t padding)
-      : stride(size[2] + 2 * padding),
-        padding(padding),
-        height(size[1]),
-        memory(size[0] * size[1] * stride) {
-    const int64_t width = size[2];
-    at::parallel_for(
-        0, size[0] * size[1], 256, [&](int64_t begin, int64_t end) {
-          for (int64_t row = begin; row < end; ++row) {
-            const T* const in = image + row * width;
-            T* const out = memory.data() + row * stride;
-            std::fill(out, out + padding, in[0]);
-            std::copy(in, in + width, out + padding);
-            std::fill(out + padding + width, out + stride, in[width - 1]);
-          }
-        });
+struct LineAllocator {
+  using value_type = T;
+  static constexpr std::align_val_t kLine{64};
+  LineAllocator() = default;
+  template <typename U>
+  LineAllocator(const LineAllocator<U>&) {}
+  T* allocate(size_t count) {
+    return static_cast<T*>(::operator new(count * sizeof(T), kLine));
+  }
+  void deallocate(T* memory, size_t) { ::operator delete(memory, kLine); }
+  bool operator==(const LineAllocator&) const { return true; }
+  bool operator!=(const LineAllocator&) const { return false; }
+};
+template <typename T>
+using Buffer = std::vector<T, LineAllocator<T>>;
+
+// A count of elements that fills cache lines.
+int64_t InLines(int64_t count) { return (count + 15) / 16 * 16; }
+
+// Rows of one width, each with room for `padding` elements on both sides; they
+// begin at cache lines.
+template <typename T>
+struct PaddedRows {
+  PaddedRows(int64_t rows, int64_t width, int64_t padding)
+      : pitch(InLines(width + 2 * padding)),
+        lead(InLines(padding)),
+        memory(lead + rows * pitch + lead) {}
+
+  T* operator[](int64_t row) { return memory.data() + lead + row * pitch; }
+  const T* operator[](int64_t row) const {
+    return memory.data() + lead + row * pitch;
   }
 
-  const T* Row(int64_t d, int64_t h) const {
-    return memory.data() + (d * height + h) * stride + padding;
-  }
-
-  int64_t stride, padding, height;
-  std::vector<T> memory;
+  int64_t pitch, lead;
+  Buffer<T> memory;
 };
 
-// out = the sum of row(i) times factor(i) over [begin, end).
-template <typename T, typename Row, typename Factor>
-void SumRows(int64_t begin, int64_t end, const Row& row, const Factor& factor,
-             int64_t width, T* out) {
-  if (end - begin == 5) {
-    const T* rows[5];
-    T factors[5];
-    for (int64_t i = begin; i < end; ++i) {
-      rows[i - begin] = row(i);
-      factors[i - begin] = static_cast<T>(factor(i));
+// Continues a row by its end elements on both sides.
+template <typename T>
+void Continue(int64_t width, int64_t padding, T* row) {
+  std::fill(row - padding, row, row[0]);
+  std::fill(row + width, row + width + padding, row[width - 1]);
+}
+
+template <typename T>
+PaddedRows<T> Continued(const T* image, const std::array<int64_t, 3>& size,
+                        int64_t padding) {
+  const int64_t width = size[2];
+  PaddedRows<T> padded(size[0] * size[1], width, padding);
+  at::parallel_for(0, size[0] * size[1], 256, [&](int64_t begin, int64_t end) {
+    for (int64_t row = begin; row < end; ++row) {
+      std::copy(image + row * width, image + (row + 1) * width, padded[row]);
+      Continue(width, padding, padded[row]);
     }
-    similarity_rows::SumFiveRows(rows, factors, width, out);
+  });
+  return padded;
+}
+
+// out = the sum of row(i) times factor(i) over [begin, end); where `plain`, all
+// factors are 1.
+template <typename T, typename Row, typename Factor>
+void SumRows(int64_t begin, int64_t end, const Row& row, bool plain,
+             const Factor& factor, int64_t count, T* out) {
+  if (plain && end - begin == 5) {
+    const T* rows[5];
+    for (int64_t i = begin; i < end; ++i) rows[i - begin] = row(i);
+    similarity_rows::SumFiveRows(rows, count, out);
     return;
   }
-  std::fill(out, out + width, T(0));
+  std::fill(out, out + count, T(0));
   for (int64_t i = begin; i < end; ++i) {
-    similarity_rows::AddRow(row(i), static_cast<T>(factor(i)), width, out);
+    similarity_rows::AddRow(row(i), static_cast<T>(factor(i)), count, out);
   }
 }
 
@@ -459,15 +490,17 @@ class Comparison {
  public:
   Comparison(const std::array<int64_t, 3>& size, int64_t radius,
              int64_t dilation)
-      : size_(size),
-        depth_(size[0]),
+      : depth_(size[0]),
         height_(size[1]),
         width_(size[2]),
         radius_(radius),
-        dilation_(dilation) {}
+        dilation_(dilation),
+        length_(2 * radius + 1),
+        pitch_(InLines(width_ + 2 * radius)),
+        stride_(kPairs * pitch_) {}
 
   // The mean of the variance over the volume.
-  double MeanVariance(const Padded<T>& image) const;
+  double MeanVariance(const PaddedRows<T>& image) const;
 
   struct Bounds {
     explicit Bounds(double mean)
@@ -477,40 +510,53 @@ class Comparison {
     T low, high;
   };
 
-  double Slab(const Padded<T>& a, const Padded<T>& b, const Bounds& a_bounds,
-              const Bounds& b_bounds, int64_t begin, int64_t end,
-              T* grad_b) const;
+  double Slab(const PaddedRows<T>& a, const PaddedRows<T>& b,
+              const Bounds& a_bounds, const Bounds& b_bounds, int64_t begin,
+              int64_t end, T* grad_b) const;
 
   int64_t slabs() const { return (depth_ + kSlab - 1) / kSlab; }
 
  private:
-  // Calls row(h, similarities) for the rows of slice d, each [kPairs, width].
-  template <typename Row>
-  void ForRows(const Padded<T>& image, int64_t d, const Row& row) const;
+  // The rows that the similarities of one are made of.
+  struct Workspace {
+    explicit Workspace(const Comparison& of)
+        : columns(of.length_ * of.stride_),
+          padded(kPairs, of.width_, of.radius_),
+          similarities(of.stride_) {}
+    Buffer<T> columns;
+    PaddedRows<T> padded;
+    Buffer<T> similarities;
+  };
 
-  const T* Shifted(const Padded<T>& image, int64_t d, int64_t h,
+  // Those of row h of slice d, [kPairs, pitch]; after those of row h - 1.
+  const T* Similarities(const PaddedRows<T>& image, int64_t d, int64_t h,
+                        Workspace* workspace) const;
+
+  const T* Shifted(const PaddedRows<T>& image, int64_t d, int64_t h,
                    const std::array<int, 3>& offset) const {
-    return image.Row(Clamp(d + dilation_ * offset[0], depth_),
-                     Clamp(h + dilation_ * offset[1], height_)) +
+    return image[Clamp(d + dilation_ * offset[0], depth_) * height_ +
+                 Clamp(h + dilation_ * offset[1], height_)] +
            dilation_ * offset[2];
   }
 
-  void ColumnSums(const Padded<T>& image, int64_t d, int64_t h, T* out) const;
-  void AdjointBoxInSlice(const T* slice, T* out) const;
-  void ScatterSlice(const Padded<T>& b, const std::vector<T>& ring,
+  void ColumnSums(const PaddedRows<T>& image, int64_t d, int64_t h,
+                  T* out) const;
+  void AdjointBoxRow(const Buffer<T>& by_similarity, int64_t h,
+                     PaddedRows<T>* padded, T* out) const;
+  void ScatterSlice(const PaddedRows<T>& b, const Buffer<T>& ring,
                     int64_t slice, int64_t begin, int64_t end,
-                    T* padded_grad) const;
+                    PaddedRows<T>* grad) const;
 
-  const std::array<int64_t, 3> size_;
   const int64_t depth_, height_, width_, radius_, dilation_;
+  const int64_t length_, pitch_, stride_;
 };
 
 // Squared differences of row (d, h) of each pair, summed along d.
 template <typename T>
-void Comparison<T>::ColumnSums(const Padded<T>& image, int64_t d, int64_t h,
+void Comparison<T>::ColumnSums(const PaddedRows<T>& image, int64_t d, int64_t h,
                                T* out) const {
   for (int c = 0; c < kPairs; ++c) {
-    T* const row = out + c * width_;
+    T* const row = out + c * pitch_;
     const NeighbourPair& pair = kNeighbourPairs[c];
     if (radius_ == 2) {
       const T *first[5], *second[5];
@@ -533,49 +579,39 @@ void Comparison<T>::ColumnSums(const Padded<T>& image, int64_t d, int64_t h,
 }
 
 template <typename T>
-template <typename Row>
-void Comparison<T>::ForRows(const Padded<T>& image, int64_t d,
-                            const Row& row) const {
-  const int64_t length = 2 * radius_ + 1;
-  const int64_t stride = kPairs * width_;
-  std::vector<T> columns(length * stride), similarities(stride);
-  std::vector<T> padded(width_ + 2 * radius_);
-  const T scale = static_cast<T>(1.0 / (length * length * length));
-  for (int64_t h = 0; h < std::min(radius_, height_); ++h) {
-    ColumnSums(image, d, h, columns.data() + h % length * stride);
+const T* Comparison<T>::Similarities(const PaddedRows<T>& image, int64_t d,
+                                     int64_t h, Workspace* workspace) const {
+  const auto column = [&](int64_t row) {
+    return workspace->columns.data() + row % length_ * stride_;
+  };
+  for (int64_t row = h == 0 ? 0 : h + radius_;
+       row <= std::min(h + radius_, height_ - 1); ++row) {
+    ColumnSums(image, d, row, column(row));
   }
-  for (int64_t h = 0; h < height_; ++h) {
-    if (h + radius_ < height_) {
-      ColumnSums(image, d, h + radius_,
-                 columns.data() + (h + radius_) % length * stride);
-    }
-    for (int c = 0; c < kPairs; ++c) {
-      T* const middle = padded.data() + radius_;
-      SumRows(
-          h - radius_, h + radius_ + 1,
-          [&](int64_t from) {
-            return columns.data() + Clamp(from, height_) % length * stride +
-                   c * width_;
-          },
-          [](int64_t) { return 1; }, width_, middle);
-      std::fill(padded.data(), middle, middle[0]);
-      std::fill(middle + width_, middle + width_ + radius_, middle[width_ - 1]);
-      similarity_rows::BoxRow(padded.data(), radius_, scale, width_,
-                              similarities.data() + c * width_);
-    }
-    row(h, similarities.data());
-  }
+  PaddedRows<T>& padded = workspace->padded;
+  SumRows(
+      h - radius_, h + radius_ + 1,
+      [&](int64_t row) { return column(Clamp(row, height_)); },
+      /*plain=*/true, [](int64_t) { return 1; }, stride_, padded[0]);
+  for (int c = 0; c < kPairs; ++c) Continue(width_, radius_, padded[c]);
+  similarity_rows::BoxRow(padded[0] - radius_, radius_,
+                          static_cast<T>(1.0 / (length_ * length_ * length_)),
+                          stride_, workspace->similarities.data());
+  return workspace->similarities.data();
 }
 
 template <typename T>
-double Comparison<T>::MeanVariance(const Padded<T>& image) const {
+double Comparison<T>::MeanVariance(const PaddedRows<T>& image) const {
   std::vector<double> sums(depth_);
   at::parallel_for(0, depth_, 1, [&](int64_t begin, int64_t end) {
-    std::vector<T> scratch(width_);
+    Workspace workspace(*this);
+    Buffer<T> scratch(width_);
     for (int64_t d = begin; d < end; ++d) {
-      ForRows(image, d, [&](int64_t, const T* rows) {
-        sums[d] += similarity_rows::SumVariances(rows, width_, scratch.data());
-      });
+      for (int64_t h = 0; h < height_; ++h) {
+        sums[d] +=
+            similarity_rows::SumVariances(Similarities(image, d, h, &workspace),
+                                          width_, pitch_, scratch.data());
+      }
     }
   });
   double total = 0;
@@ -583,26 +619,27 @@ double Comparison<T>::MeanVariance(const Padded<T>& image) const {
   return total / (depth_ * height_ * width_);
 }
 
-// The adjoint of the sums along h and w, of one slice [height, kPairs, width].
+// The adjoint of the sums along h and w, at row h of a slice whose last rows
+// are given, each [kPairs, pitch] with zeros between.
 template <typename T>
-void Comparison<T>::AdjointBoxInSlice(const T* slice, T* out) const {
-  const int64_t stride = kPairs * width_;
-  std::vector<T> padded(width_ + 2 * radius_);
-  for (int64_t h = 0; h < height_; ++h) {
-    for (int c = 0; c < kPairs; ++c) {
-      T* const middle = padded.data() + radius_;
-      SumRows(
-          std::max<int64_t>(h - radius_, 0), std::min(h + radius_ + 1, height_),
-          [&](int64_t from) { return slice + from * stride + c * width_; },
-          [&](int64_t from) { return Times(h, from, height_, radius_); },
-          width_, middle);
-      T* const row = out + h * stride + c * width_;
-      similarity_rows::BoxRow(padded.data(), radius_, T(1), width_, row);
-      // Boxes that reach beyond an end read it again.
-      for (int64_t w = 0; w < std::min(radius_, width_); ++w) {
-        row[0] += static_cast<T>(radius_ - w) * middle[w];
-        row[width_ - 1] += static_cast<T>(radius_ - w) * middle[width_ - 1 - w];
-      }
+void Comparison<T>::AdjointBoxRow(const Buffer<T>& by_similarity, int64_t h,
+                                  PaddedRows<T>* padded, T* out) const {
+  SumRows(
+      std::max<int64_t>(h - radius_, 0), std::min(h + radius_ + 1, height_),
+      [&](int64_t row) {
+        return by_similarity.data() + row % length_ * stride_;
+      },
+      h > 0 && h + 1 < height_,
+      [&](int64_t row) { return Times(h, row, height_, radius_); }, stride_,
+      (*padded)[0]);
+  similarity_rows::BoxRow((*padded)[0] - radius_, radius_, T(1), stride_, out);
+  // Boxes that reach beyond an end read it again.
+  for (int c = 0; c < kPairs; ++c) {
+    const T* const in = (*padded)[c];
+    T* const row = out + c * pitch_;
+    for (int64_t w = 0; w < std::min(radius_, width_); ++w) {
+      row[0] += static_cast<T>(radius_ - w) * in[w];
+      row[width_ - 1] += static_cast<T>(radius_ - w) * in[width_ - 1 - w];
     }
   }
 }
@@ -610,59 +647,44 @@ void Comparison<T>::AdjointBoxInSlice(const T* slice, T* out) const {
 // Sends the derivatives by the squared differences of one slice to the voxels
 // of slices [begin, end).
 template <typename T>
-void Comparison<T>::ScatterSlice(const Padded<T>& b, const std::vector<T>& ring,
+void Comparison<T>::ScatterSlice(const PaddedRows<T>& b, const Buffer<T>& ring,
                                  int64_t slice, int64_t begin, int64_t end,
-                                 T* padded_grad) const {
-  const int64_t length = 2 * radius_ + 1;
-  const int64_t stride = kPairs * width_;
-  const int64_t plane = height_ * stride;
-  std::vector<T> factor(width_);
+                                 PaddedRows<T>* grad) const {
+  const auto is_own = [&](int64_t d) { return d >= begin && d < end; };
+  Buffer<T> factors(stride_);
   for (int64_t h = 0; h < height_; ++h) {
+    SumRows(
+        std::max<int64_t>(slice - radius_, 0),
+        std::min(slice + radius_ + 1, depth_),
+        [&](int64_t from) {
+          return ring.data() + (from % length_ * height_ + h) * stride_;
+        },
+        slice > 0 && slice + 1 < depth_,
+        [&](int64_t from) { return Times(slice, from, depth_, radius_); },
+        stride_, factors.data());
     for (int c = 0; c < kPairs; ++c) {
       const NeighbourPair& pair = kNeighbourPairs[c];
-      const int64_t first_d = Clamp(slice + dilation_ * pair.first[0], depth_);
-      const int64_t second_d =
-          Clamp(slice + dilation_ * pair.second[0], depth_);
-      const bool to_first = first_d >= begin && first_d < end;
-      const bool to_second = second_d >= begin && second_d < end;
-      if (!to_first && !to_second) continue;
-      SumRows(
-          std::max<int64_t>(slice - radius_, 0),
-          std::min(slice + radius_ + 1, depth_),
-          [&](int64_t from) {
-            return ring.data() + from % length * plane + h * stride +
-                   c * width_;
-          },
-          [&](int64_t from) { return 2 * Times(slice, from, depth_, radius_); },
-          width_, factor.data());
+      const T* const factor = factors.data() + c * pitch_;
       const T* const first = Shifted(b, slice, h, pair.first);
       const T* const second = Shifted(b, slice, h, pair.second);
-      const auto target = [&](int64_t d, const std::array<int, 3>& offset) {
-        return padded_grad +
-               ((d - begin) * height_ +
-                Clamp(h + dilation_ * offset[1], height_)) *
-                   b.stride +
-               b.padding + dilation_ * offset[2];
+      const auto send = [&](const std::array<int, 3>& offset, T sign) {
+        const int64_t d = Clamp(slice + dilation_ * offset[0], depth_);
+        if (!is_own(d)) return;
+        const int64_t row = Clamp(h + dilation_ * offset[1], height_);
+        similarity_rows::ToFirst(
+            factor, first, second, sign, width_,
+            (*grad)[(d - begin) * height_ + row] + dilation_ * offset[2]);
       };
-      if (to_first) {
-        similarity_rows::ToFirst(factor.data(), first, second, T(1), width_,
-                                 target(first_d, pair.first));
-      }
-      if (to_second) {
-        similarity_rows::ToFirst(factor.data(), first, second, T(-1), width_,
-                                 target(second_d, pair.second));
-      }
+      send(pair.first, T(2));
+      send(pair.second, T(-2));
     }
   }
 }
 
 template <typename T>
-double Comparison<T>::Slab(const Padded<T>& a, const Padded<T>& b,
+double Comparison<T>::Slab(const PaddedRows<T>& a, const PaddedRows<T>& b,
                            const Bounds& a_bounds, const Bounds& b_bounds,
                            int64_t begin, int64_t end, T* grad_b) const {
-  const int64_t length = 2 * radius_ + 1;
-  const int64_t stride = kPairs * width_;
-  const int64_t plane = height_ * stride;
   const bool gradient = grad_b != nullptr;
   const int64_t reach = gradient ? radius_ + dilation_ : 0;
   const int64_t first = std::max<int64_t>(begin - reach, 0);
@@ -670,57 +692,63 @@ double Comparison<T>::Slab(const Padded<T>& a, const Padded<T>& b,
   const int64_t first_scattered = std::max<int64_t>(begin - dilation_, 0);
   const int64_t last_scattered = std::min(end + dilation_, depth_);
 
-  std::vector<T> described(plane), least(width_), inverse(width_),
-      moves(width_), by_mean(width_), b_rows(stride);
-  std::vector<T> by_similarity(gradient ? plane : 0);
-  std::vector<T> ring(gradient ? length * plane : 0);
-  std::vector<T> padded_grad(gradient ? (end - begin) * height_ * b.stride : 0,
-                             T(0));
-  const T scale = static_cast<T>(1.0 / (length * length * length));
+  Workspace a_workspace(*this), b_workspace(*this);
+  Buffer<T> least(width_), inverse(width_), moves(width_), by_mean(width_);
+  Buffer<T> a_described(stride_), b_described(stride_);
+  Buffer<T> by_similarity(gradient ? length_ * stride_ : 0);
+  PaddedRows<T> summed(kPairs, width_, radius_);
+  Buffer<T> ring(gradient ? length_ * height_ * stride_ : 0);
+  PaddedRows<T> grad(gradient ? (end - begin) * height_ : 0, width_, dilation_);
+  const T scale = static_cast<T>(1.0 / (length_ * length_ * length_));
   double sum = 0;
   for (int64_t d = first; d < last; ++d) {
-    ForRows(a, d, [&](int64_t h, const T* rows) {
-      T* const own = described.data() + h * stride;
-      std::copy(rows, rows + stride, own);
-      similarity_rows::Describe(own, width_, a_bounds.low, a_bounds.high,
-                                least.data(), inverse.data(), moves.data());
-    });
-    ForRows(b, d, [&](int64_t h, const T* rows) {
-      std::copy(rows, rows + stride, b_rows.data());
-      similarity_rows::Describe(b_rows.data(), width_, b_bounds.low,
-                                b_bounds.high, least.data(), inverse.data(),
-                                moves.data());
-      const T* const a_rows = described.data() + h * stride;
-      if (d >= begin && d < end) {
-        sum += similarity_rows::Difference(a_rows, b_rows.data(), stride);
+    // The adjoint sums lag behind the rows that they add up.
+    for (int64_t h = 0; h < height_ + radius_; ++h) {
+      if (h < height_) {
+        similarity_rows::Describe(Similarities(a, d, h, &a_workspace), width_,
+                                  pitch_, a_bounds.low, a_bounds.high,
+                                  least.data(), inverse.data(), moves.data(),
+                                  a_described.data());
+        const T* const rows = Similarities(b, d, h, &b_workspace);
+        similarity_rows::Describe(rows, width_, pitch_, b_bounds.low,
+                                  b_bounds.high, least.data(), inverse.data(),
+                                  moves.data(), b_described.data());
+        if (d >= begin && d < end) {
+          sum += similarity_rows::Difference(
+              a_described.data(), b_described.data(), width_, pitch_);
+        }
+        if (gradient) {
+          similarity_rows::Differentiate(
+              a_described.data(), b_described.data(), rows, least.data(),
+              inverse.data(), moves.data(), scale, width_, pitch_,
+              by_mean.data(), by_similarity.data() + h % length_ * stride_);
+        }
       }
-      if (gradient) {
-        similarity_rows::Differentiate(
-            a_rows, b_rows.data(), rows, least.data(), inverse.data(),
-            moves.data(), scale, width_, by_mean.data(),
-            by_similarity.data() + h * stride);
+      if (gradient && h >= radius_) {
+        AdjointBoxRow(
+            by_similarity, h - radius_, &summed,
+            ring.data() + (d % length_ * height_ + h - radius_) * stride_);
       }
-    });
+    }
     if (!gradient) continue;
-    AdjointBoxInSlice(by_similarity.data(), ring.data() + d % length * plane);
     const int64_t done = d - radius_;
     if (done >= first_scattered && done < last_scattered) {
-      ScatterSlice(b, ring, done, begin, end, padded_grad.data());
+      ScatterSlice(b, ring, done, begin, end, &grad);
     }
   }
   if (!gradient) return sum;
   // Where the volume ends, the last slices have seen all there is.
   for (int64_t done = std::max(last - radius_, first_scattered);
        done < last_scattered; ++done) {
-    ScatterSlice(b, ring, done, begin, end, padded_grad.data());
+    ScatterSlice(b, ring, done, begin, end, &grad);
   }
   for (int64_t row = 0; row < (end - begin) * height_; ++row) {
-    const T* const in = padded_grad.data() + row * b.stride;
+    const T* const in = grad[row];
     T* const out = grad_b + (begin * height_ + row) * width_;
-    std::copy(in + b.padding, in + b.padding + width_, out);
-    for (int64_t w = 0; w < b.padding; ++w) {
-      out[0] += in[w];
-      out[width_ - 1] += in[b.padding + width_ + w];
+    std::copy(in, in + width_, out);
+    for (int64_t w = 0; w < dilation_; ++w) {
+      out[0] += in[w - dilation_];
+      out[width_ - 1] += in[width_ + w];
     }
   }
   return sum;
@@ -736,8 +764,8 @@ double CompareSelfSimilarities(const T* a, const T* b, int64_t volumes,
   const int64_t voxels = size[0] * size[1] * size[2];
   double total = 0;
   for (int64_t volume = 0; volume < volumes; ++volume) {
-    const Padded<T> own_a(a + volume * voxels, size, dilation);
-    const Padded<T> own_b(b + volume * voxels, size, dilation);
+    const PaddedRows<T> own_a = Continued(a + volume * voxels, size, dilation);
+    const PaddedRows<T> own_b = Continued(b + volume * voxels, size, dilation);
     const typename Comparison<T>::Bounds a_bounds(
         comparison.MeanVariance(own_a));
     const typename Comparison<T>::Bounds b_bounds(

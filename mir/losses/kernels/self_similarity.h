@@ -23,8 +23,8 @@ extern const std::array<NeighbourPair, kSelfSimilarities> kNeighbourPairs;
 //   grad_b    null, or where to write the derivative, in which the bounds of
 //             the variance are held fixed
 //
-// Works through slabs: 6 (2 * radius + 2) slices of memory per thread and 2 for
-// a volume. The same bits for every number of threads.
+// Works through slabs: each thread holds 12 (2 * radius + 1) slices and up to
+// 80 of the derivative. The same bits for every number of threads.
 template <typename T>
 double CompareSelfSimilarities(const T* a, const T* b, int64_t volumes,
                                const std::array<int64_t, 3>& size,
