@@ -83,14 +83,24 @@ MIR_TARGET_CLONES void SlideProducts(const float* x_in, const float* y_in,
                                      double mean_x, double mean_y,
                                      int64_t width, int64_t pitch,
                                      double* sums) {
-  SlideProductsOf(x_in, y_in, x_out, y_out, mean_x, mean_y, width, pitch, sums);
+  if (mean_x == 0 && mean_y == 0) {
+    SlideProductsOf(x_in, y_in, x_out, y_out, 0, 0, width, pitch, sums);
+  } else {
+    SlideProductsOf(x_in, y_in, x_out, y_out, mean_x, mean_y, width, pitch,
+                    sums);
+  }
 }
 MIR_TARGET_CLONES void SlideProducts(const double* x_in, const double* y_in,
                                      const double* x_out, const double* y_out,
                                      double mean_x, double mean_y,
                                      int64_t width, int64_t pitch,
                                      double* sums) {
-  SlideProductsOf(x_in, y_in, x_out, y_out, mean_x, mean_y, width, pitch, sums);
+  if (mean_x == 0 && mean_y == 0) {
+    SlideProductsOf(x_in, y_in, x_out, y_out, 0, 0, width, pitch, sums);
+  } else {
+    SlideProductsOf(x_in, y_in, x_out, y_out, mean_x, mean_y, width, pitch,
+                    sums);
+  }
 }
 
 // Two slices at the same distance from a window's centre.
@@ -198,14 +208,22 @@ MIR_TARGET_CLONES void WeighProducts(const float* const* x_rows,
                                      double mean_y, const double* taps,
                                      int64_t width, int64_t pitch,
                                      double* sums) {
-  WeighProductsOf(x_rows, y_rows, mean_x, mean_y, taps, width, pitch, sums);
+  if (mean_x == 0 && mean_y == 0) {
+    WeighProductsOf(x_rows, y_rows, 0, 0, taps, width, pitch, sums);
+  } else {
+    WeighProductsOf(x_rows, y_rows, mean_x, mean_y, taps, width, pitch, sums);
+  }
 }
 MIR_TARGET_CLONES void WeighProducts(const double* const* x_rows,
                                      const double* const* y_rows, double mean_x,
                                      double mean_y, const double* taps,
                                      int64_t width, int64_t pitch,
                                      double* sums) {
-  WeighProductsOf(x_rows, y_rows, mean_x, mean_y, taps, width, pitch, sums);
+  if (mean_x == 0 && mean_y == 0) {
+    WeighProductsOf(x_rows, y_rows, 0, 0, taps, width, pitch, sums);
+  } else {
+    WeighProductsOf(x_rows, y_rows, mean_x, mean_y, taps, width, pitch, sums);
+  }
 }
 
 MIR_TARGET_CLONES void WeighPairs(const double* const* rows, const double* taps,
@@ -222,6 +240,31 @@ MIR_TARGET_CLONES void WeighPairs(const double* const* rows, const double* taps,
       sum += tap[k] * (row[kUsualRadius - k][i] + row[kUsualRadius + k][i]);
     }
     sums[i] = sum;
+  }
+}
+
+// The same of rows 0 to 10 and of rows 1 to 11: most of the time goes into
+// reading them.
+MIR_TARGET_CLONES void WeighPairsTwice(const double* const* rows,
+                                       const double* taps, int64_t count,
+                                       double* __restrict first,
+                                       double* __restrict second) {
+  const double* row[2 * kUsualRadius + 2];
+  double tap[kUsualRadius + 1];
+  for (int k = 0; k <= 2 * kUsualRadius + 1; ++k) row[k] = rows[k];
+  for (int k = 0; k <= kUsualRadius; ++k) tap[k] = taps[kUsualRadius + k];
+#pragma GCC ivdep
+  for (int64_t i = 0; i < count; ++i) {
+    double sum = tap[0] * row[kUsualRadius][i];
+    double next = tap[0] * row[kUsualRadius + 1][i];
+#pragma GCC unroll 5
+    for (int k = 1; k <= kUsualRadius; ++k) {
+      sum += tap[k] * (row[kUsualRadius - k][i] + row[kUsualRadius + k][i]);
+      next += tap[k] *
+              (row[kUsualRadius + 1 - k][i] + row[kUsualRadius + 1 + k][i]);
+    }
+    first[i] = sum;
+    second[i] = next;
   }
 }
 
@@ -744,7 +787,7 @@ class Correlation {
         // Slabs and tiles that fit the second-level cache, and are large
         // beside the borders that neighbours compute twice.
         slabs_(depth_, std::max<int64_t>(80, 4 * radius_d_)),
-        tiles_(height_, std::max<int64_t>(32, 4 * radius_h_)),
+        tiles_(height_, std::max<int64_t>(40, 4 * radius_h_)),
         inverse_d_(InverseCounts(formula, taps_d_, depth_, radius_d_)),
         inverse_h_(InverseCounts(formula, taps_h_, height_, radius_h_)),
         inverse_w_(InverseCounts(formula, taps_w_, width_, radius_w_)) {
@@ -918,6 +961,26 @@ void WeighRows(const Row& row, const std::vector<double>& taps, int64_t radius,
   }
 }
 
+// The same for one row or two, whose sums lie behind each other.
+template <typename Row>
+void WeighRows(const Row& row, const std::vector<double>& taps, int64_t radius,
+               const Range& of, const Range& range, int64_t count,
+               double* sums) {
+  if (of.size() == 2 && radius == rows::kUsualRadius &&
+      of.begin - radius >= range.begin && of.end + radius <= range.end) {
+    const double* near[2 * rows::kUsualRadius + 2];
+    for (int64_t k = 0; k <= 2 * radius + 1; ++k) {
+      near[k] = row(of.begin - radius + k);
+    }
+    rows::WeighPairsTwice(near, taps.data(), count, sums, sums + count);
+    return;
+  }
+  for (int64_t h = of.begin; h < of.end; ++h) {
+    WeighRows(row, taps, radius, h, range, count,
+              sums + (h - of.begin) * count);
+  }
+}
+
 // Brings a running sum of rows from h - 1 to h, where row `in` comes and row
 // `out` leaves if they are in `range`.
 template <typename Row>
@@ -951,7 +1014,9 @@ CorrelationSums Correlation<T>::Run(int64_t task) const {
   const int64_t kinds = gradient ? last_ - first_ + 1 : 0;
   const int64_t kind_stride = kinds * pitch_;
   const int64_t plane = tile.size() * kind_stride;
-  const int64_t ring_length = 2 * radius_d_ + 1;
+  // Weighted sums are taken for two rows or slices at once.
+  const int64_t step = weighted_ ? 2 : 1;
+  const int64_t ring_length = 2 * radius_d_ + step;
   // Rows of which the sums along h are still to come. Sums along d run from
   // slice to slice, so all of theirs stay; weighted ones are computed anew.
   const int64_t boxed_length = 2 * radius_h_ + 2;
@@ -960,10 +1025,11 @@ CorrelationSums Correlation<T>::Run(int64_t task) const {
 
   constexpr int64_t kPad = rows::kPad;
   const int64_t scratch_size = InLines(width_ + 2 * radius_w_) + 2 * kPad;
-  const int64_t size = columns_length * sums_stride + 2 * sums_stride +
+  const int64_t totals_size = weighted_ ? step * kind_stride : plane;
+  const int64_t size = (columns_length + step + 1) * sums_stride +
                        scratch_size + (3 + rows::kDerivatives) * pitch_ + kPad +
-                       (boxed_length + 1) * kind_stride +
-                       (ring_length + 1) * plane;
+                       (boxed_length + 1) * kind_stride + ring_length * plane +
+                       totals_size;
   double* memory = Workspace(size);
   std::fill(memory, memory + size, 0.0);
   const auto take = [&memory](int64_t count) {
@@ -972,7 +1038,7 @@ CorrelationSums Correlation<T>::Run(int64_t task) const {
     return taken;
   };
   take(kPad);
-  double* const along_h = take(sums_stride);
+  double* const along_h = take(step * sums_stride);
   double* const derivatives = take(rows::kDerivatives * pitch_);
   const rows::Compared compared = {take(pitch_), derivatives, take(pitch_),
                                    take(pitch_)};
@@ -982,7 +1048,7 @@ CorrelationSums Correlation<T>::Run(int64_t task) const {
   double* const boxed = take(boxed_length * kind_stride);
   double* const derivatives_along_h = take(kind_stride);
   double* const ring = take(ring_length * plane);
-  double* const total = take(plane);
+  double* const totals = take(totals_size);
 
   const ImageStatistics& x_stats = x_stats_[volume];
   const ImageStatistics& y_stats = y_stats_[volume];
@@ -999,13 +1065,9 @@ CorrelationSums Correlation<T>::Run(int64_t task) const {
   };
 
   CorrelationSums result;
-  // The windows of row h of slice d.
-  const auto compare_row = [&](int64_t d, int64_t h) {
-    if (weighted_) {
-      WeighRows(column, taps_h_, radius_h_, h, columns_range, sums_stride,
-                along_h);
-    }
-    SumRowsAlongW(along_h, rows::kSums, scratch, sums);
+  // The windows of row h of slice d, from their sums along d and h.
+  const auto compare_row = [&](int64_t d, int64_t h, const double* own_sums) {
+    SumRowsAlongW(own_sums, rows::kSums, scratch, sums);
     compare({sums, inverse_w_.data(), inverse_d_[d] * inverse_h_[h],
              x_stats.floor, y_stats.floor, width_, pitch_, grad_x_ != nullptr,
              grad_y_ != nullptr, to_floors},
@@ -1047,60 +1109,86 @@ CorrelationSums Correlation<T>::Run(int64_t task) const {
                         factor_, width_, grad_y_ + voxel);
     }
   };
-  // Row h of the derivatives' sums along w and h of slice d comes to those
-  // along d.
-  const auto come_row = [&](int64_t d, int64_t h) {
-    const int64_t offset = (h - tile.begin) * kind_stride;
-    const auto ring_row = [&](int64_t slice) {
-      return ring + slice % ring_length * plane + offset;
-    };
-    double* const total_row = total + offset;
-    if (weighted_) {
-      if (d < depth_) {
-        WeighRows(boxed_row, taps_h_, radius_h_, h, windows, kind_stride,
-                  ring_row(d));
-      }
-      if (d - radius_d_ < slab.begin) return;
-      WeighRows(ring_row, taps_d_, radius_d_, d - radius_d_, Range{0, depth_},
-                kind_stride, total_row);
-    } else if (d < depth_) {
-      rows::SlideAndKeep(derivatives_along_h, ring_row(d), kind_stride,
-                         total_row);
-    } else {
-      rows::Subtract(ring_row(d), kind_stride, total_row);
-    }
-    if (d - radius_d_ >= slab.begin) finish_row(d - radius_d_, h, total_row);
+  const auto ring_row = [&](int64_t d, int64_t h) {
+    return ring + d % ring_length * plane + (h - tile.begin) * kind_stride;
   };
 
-  for (int64_t d = slices.begin; d < slices.end; ++d) {
-    std::fill(along_h, along_h + sums_stride, 0.0);
+  const auto total_row = [&](int64_t h) {
+    return totals + (h - tile.begin) * kind_stride;
+  };
+
+  int64_t next = slab.begin;  // The slice to finish.
+  const int64_t end = gradient ? slab.end + radius_d_ : slab.end;
+  for (int64_t d = slices.begin; d < end; ++d) {
+    std::fill(along_h, along_h + step * sums_stride, 0.0);
     std::fill(derivatives_along_h, derivatives_along_h + kind_stride, 0.0);
-    const int64_t end = tile.end + (gradient ? 2 : 1) * radius_h_;
-    for (int64_t in = columns_range.begin; in < end; ++in) {
-      if (in < columns_range.end) {
-        if (weighted_) {
-          WeighRowAlongD(volume, d, in, column(in));
-        } else {
-          SumRowAlongD(volume, d, in, d == slices.begin, column(in));
+    const int64_t end_h = gradient ? tile.end + radius_h_ : tile.end;
+    int64_t in = columns_range.begin;  // The row that comes.
+    for (int64_t begin = windows.begin; d < depth_ && begin < end_h;
+         begin += step) {
+      const Range now = {begin, std::min(begin + step, end_h)};
+      for (; in < now.end + radius_h_; ++in) {
+        if (in < columns_range.end) {
+          if (weighted_) {
+            WeighRowAlongD(volume, d, in, column(in));
+          } else {
+            SumRowAlongD(volume, d, in, d == slices.begin, column(in));
+          }
+        }
+        if (!weighted_) {
+          SlideRows(column, in, in - 2 * radius_h_ - 1, columns_range,
+                    sums_stride, along_h);
         }
       }
-      if (!weighted_) {
-        SlideRows(column, in, in - 2 * radius_h_ - 1, columns_range,
+      const Range compared_now = {now.begin, std::min(now.end, windows.end)};
+      if (weighted_) {
+        WeighRows(column, taps_h_, radius_h_, compared_now, columns_range,
                   sums_stride, along_h);
       }
-      const int64_t h = in - radius_h_;
-      if (h >= windows.begin && h < windows.end) compare_row(d, h);
-      if (!gradient || h < windows.begin) continue;
-      if (!weighted_) {
-        SlideRows(boxed_row, h, h - 2 * radius_h_ - 1, windows, kind_stride,
-                  derivatives_along_h);
+      for (int64_t h = compared_now.begin; h < compared_now.end; ++h) {
+        compare_row(d, h, along_h + (h - now.begin) * sums_stride);
       }
-      if (h - radius_h_ >= tile.begin) come_row(d, h - radius_h_);
+      if (!gradient) continue;
+      if (!weighted_) {
+        SlideRows(boxed_row, begin, begin - 2 * radius_h_ - 1, windows,
+                  kind_stride, derivatives_along_h);
+      }
+      // The rows of which all windows are there.
+      const Range done = {std::max(now.begin - radius_h_, tile.begin),
+                          now.end - radius_h_};
+      if (weighted_) {
+        WeighRows(boxed_row, taps_h_, radius_h_, done, windows, kind_stride,
+                  ring_row(d, done.begin));
+        continue;
+      }
+      for (int64_t h = done.begin; h < done.end; ++h) {
+        rows::SlideAndKeep(derivatives_along_h, ring_row(d, h), kind_stride,
+                           total_row(h));
+        if (d - radius_d_ >= slab.begin) {
+          finish_row(d - radius_d_, h, total_row(h));
+        }
+      }
     }
-  }
-  // Beyond the last slice windows only leave the ring.
-  for (int64_t d = slices.end; gradient && d < slab.end + radius_d_; ++d) {
-    for (int64_t h = tile.begin; h < tile.end; ++h) come_row(d, h);
+    if (!gradient) continue;
+    if (!weighted_) {
+      // Beyond the last slice windows only leave the ring.
+      for (int64_t h = tile.begin; d >= depth_ && h < tile.end; ++h) {
+        rows::Subtract(ring_row(d, h), kind_stride, total_row(h));
+        finish_row(d - radius_d_, h, total_row(h));
+      }
+      continue;
+    }
+    // The slices of which all windows are there.
+    const Range finished = {next, d - radius_d_ + 1};
+    if (finished.size() < step && d + 1 < end) continue;
+    for (int64_t h = tile.begin; h < tile.end; ++h) {
+      WeighRows([&](int64_t slice) { return ring_row(slice, h); }, taps_d_,
+                radius_d_, finished, Range{0, depth_}, kind_stride, totals);
+      for (int64_t slice = finished.begin; slice < finished.end; ++slice) {
+        finish_row(slice, h, totals + (slice - finished.begin) * kind_stride);
+      }
+    }
+    next = finished.end;
   }
   return result;
 }
