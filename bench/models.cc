@@ -89,14 +89,12 @@ std::unique_ptr<at::ObserverContext> Count(const at::RecordFunction& function) {
   const auto inputs = function.inputs();
   if (name == "aten::convolution") {
     const at::Tensor &x = inputs[0].toTensor(), &weight = inputs[1].toTensor();
-    const std::vector<int64_t> stride = inputs[3].toIntVector();
-    const std::vector<int64_t> padding = inputs[4].toIntVector();
+    const int64_t stride = inputs[3].toIntVector().front();
+    const int64_t padding = inputs[4].toIntVector().front();
     double operations = 2.0 * x.size(0) * weight.numel();
     for (int64_t axis = 0; axis < x.dim() - 2; ++axis) {
       operations *=
-          (x.size(2 + axis) + 2 * padding[axis] - weight.size(2 + axis)) /
-              stride[axis] +
-          1;
+          (x.size(2 + axis) + 2 * padding - weight.size(2 + axis)) / stride + 1;
     }
     counted_operations += operations;
   } else if (name == "aten::mm" || name == "aten::addmm" ||
