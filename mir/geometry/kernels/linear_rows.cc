@@ -84,14 +84,14 @@ MIR_INLINE int32_t ReadAxis(const LinearAxis<T>& axis, T voxel, T* low, T* high,
   return index;
 }
 
-template <bool kClamp, bool kSlopes, int kStride, typename T>
+template <bool kClamp, bool kSlopes, typename T>
 MIR_INLINE RowReach FillRowOf(const LinearAxes<T>& axes,
                               const RowShift<T>& shift, const RowStart& start,
                               LinearRow<T>* row) {
   const auto width = static_cast<int32_t>(row->index.size());
-  const T* const by_d = shift.along[0];
-  const T* const by_h = shift.along[1];
-  const T* const by_w = shift.along[2];
+  const T* const by_d = shift[0];
+  const T* const by_h = shift[1];
+  const T* const by_w = shift[2];
   int32_t* const index = row->index.data();
   T *low[3], *high[3], *low_slope[3], *high_slope[3];
   for (int k = 0; k < 3; ++k) {
@@ -107,7 +107,7 @@ MIR_INLINE RowReach FillRowOf(const LinearAxes<T>& axes,
   Bits<T> not_finite = 0;
 #pragma GCC ivdep
   for (int32_t i = 0; i < width; ++i) {
-    const T u = by_d[kStride * i], v = by_h[kStride * i], w = by_w[kStride * i];
+    const T u = by_d[i], v = by_h[i], w = by_w[i];
     not_finite |= NotFinite(u) | NotFinite(v) | NotFinite(w);
     T unused;
     const auto read = [&](int k, const LinearAxis<T>& axis, T voxel)
@@ -131,26 +131,16 @@ MIR_INLINE RowReach FillRowOf(const LinearAxes<T>& axes,
   return {lowest, highest, not_finite == 0};
 }
 
-template <int kStride, typename T>
-MIR_INLINE RowReach FillRowWithStride(const LinearAxes<T>& axes,
-                                      const RowShift<T>& shift,
-                                      const RowStart& start, bool slopes,
-                                      LinearRow<T>* row) {
-  if (axes[2].clamp) {
-    return slopes ? FillRowOf<true, true, kStride>(axes, shift, start, row)
-                  : FillRowOf<true, false, kStride>(axes, shift, start, row);
-  }
-  return slopes ? FillRowOf<false, true, kStride>(axes, shift, start, row)
-                : FillRowOf<false, false, kStride>(axes, shift, start, row);
-}
-
 template <typename T>
 MIR_INLINE RowReach FillRowAny(const LinearAxes<T>& axes,
                                const RowShift<T>& shift, const RowStart& start,
                                bool slopes, LinearRow<T>* row) {
-  return shift.stride == 1
-             ? FillRowWithStride<1>(axes, shift, start, slopes, row)
-             : FillRowWithStride<4>(axes, shift, start, slopes, row);
+  if (axes[2].clamp) {
+    return slopes ? FillRowOf<true, true>(axes, shift, start, row)
+                  : FillRowOf<true, false>(axes, shift, start, row);
+  }
+  return slopes ? FillRowOf<false, true>(axes, shift, start, row)
+                : FillRowOf<false, false>(axes, shift, start, row);
 }
 
 // The eight neighbours of index 0, by the bits (d, h, w) for the high one.

@@ -53,13 +53,9 @@ struct RowReach {
   bool finite;
 };
 
-// A row of displacements: those along axis k at along[k][0],
-// along[k][stride], ...; the stride is 1 or 4.
+// A row of displacements along each axis.
 template <typename T>
-struct RowShift {
-  std::array<const T*, 3> along;
-  int64_t stride;
-};
+using RowShift = std::array<const T*, 3>;
 
 // The voxels that are displaced: voxel i of the row is (d, h, i * increment).
 // An increment of 0 takes whole positions along w for displacements.

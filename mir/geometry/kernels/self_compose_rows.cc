@@ -110,13 +110,76 @@ MIR_INLINE Four<T> Sums(const V& a, const V& b, const V& c) {
          __builtin_shufflevector(ab, cc, 2, 3, 6, 7);
 }
 
+// Adds to the neighbours of one voxel of a row after the other. Those high
+// along w are the low ones of the next voxel where it reads one further along
+// w, as in a smooth field: they stay in registers until then. Both neighbours
+// along each of h and w are apart, and along d if `kRows` is 4, else d has one
+// plane.
+template <int kRows, typename T>
+class Scatter {
+ public:
+  MIR_INLINE explicit Scatter(T* field, const Offsets<T>& offsets)
+      : field_(field), offsets_(offsets) {}
+
+  MIR_INLINE void Add(int32_t index, const T weights[4],
+                      const Eight<T>& weighted) {
+    const bool next = index == index_ + 1;
+    if (!next) Finish();
+    T* const to = field_ + 4 * int64_t{index};
+    for (int k = 0; k < kRows; ++k) {
+      Four<T> low = high_[k];
+      if (!next) Load(to + offsets_.of[k], &low);
+      const Eight<T> part = weights[k] * weighted;
+      low += Low<T>(part);
+      Store(low, to + offsets_.of[k]);
+      Load(to + offsets_.of[k] + offsets_.along_w, &high_[k]);
+      high_[k] += High<T>(part);
+    }
+    index_ = index;
+  }
+
+  MIR_INLINE void Finish() {
+    if (index_ < 0) return;
+    T* const to = field_ + 4 * int64_t{index_} + offsets_.along_w;
+    for (int k = 0; k < kRows; ++k) Store(high_[k], to + offsets_.of[k]);
+  }
+
+ private:
+  T* const field_;
+  const Offsets<T> offsets_;
+  int32_t index_ = -2;  // Of the voxel before.
+  Four<T> high_[kRows] = {};
+};
+
+// As Scatter, where neighbours may be one voxel: an axis has no more.
 template <typename T>
-MIR_INLINE void AddSelfComposeGradientOf(const T* __restrict field,
-                                         int64_t first,
-                                         const LinearAxes<T>& axes,
-                                         const LinearRow<T>& row,
-                                         const T* __restrict gradient,
-                                         T* __restrict field_gradient) {
+class PlainScatter {
+ public:
+  MIR_INLINE explicit PlainScatter(T* field, const Offsets<T>& offsets)
+      : field_(field), offsets_(offsets) {}
+
+  MIR_INLINE void Add(int32_t index, const T weights[4],
+                      const Eight<T>& weighted) {
+    T* const to = field_ + 4 * int64_t{index};
+    for (int k = 0; k < 4; ++k) {
+      const Eight<T> part = weights[k] * weighted;
+      kernels::Add(Low<T>(part), to + offsets_.of[k]);
+      kernels::Add(High<T>(part), to + offsets_.of[k] + offsets_.along_w);
+    }
+  }
+
+  MIR_INLINE void Finish() {}
+
+ private:
+  T* const field_;
+  const Offsets<T> offsets_;
+};
+
+template <typename ScatterTo, typename T>
+MIR_INLINE void AddSelfComposeGradientOf(
+    const T* __restrict field, int64_t first, const LinearAxes<T>& axes,
+    const LinearRow<T>& row, const T* __restrict gradient,
+    T* __restrict scratch, T* __restrict field_gradient) {
   const Offsets<T> offsets(axes);
   const auto width = static_cast<int64_t>(row.index.size());
   const int32_t* const index = row.index.data();
@@ -132,6 +195,7 @@ MIR_INLINE void AddSelfComposeGradientOf(const T* __restrict field,
   const T* const h_rises = row.high_slope[1].data();
   const T* const w_falls = row.low_slope[2].data();
   const T* const w_rises = row.high_slope[2].data();
+  ScatterTo scatter(field_gradient, offsets);
   const Four<T> slopes = {axes[0].slope, axes[1].slope, axes[2].slope, T(0)};
   for (int64_t i = 0; i < width; ++i) {
     const int64_t voxel = 4 * int64_t{index[i]};
@@ -157,14 +221,31 @@ MIR_INLINE void AddSelfComposeGradientOf(const T* __restrict field,
     const Four<T> moved = slopes * Sums<T>(Low<T>(to_d) + High<T>(to_d),
                                            Low<T>(to_h) + High<T>(to_h),
                                            Low<T>(to_w) + High<T>(to_w));
-    Add(moved, field_gradient + 4 * (first + i));
-    T* const target = field_gradient + voxel;
+    // To the voxels themselves at last: registers may hold them meanwhile.
+    Store(moved, scratch + 4 * i);
     const T weights[4] = {d0 * h0, d0 * h1, d1 * h0, d1 * h1};
-    for (int k = 0; k < 4; ++k) {
-      const Eight<T> part = weights[k] * weighted;
-      Add(Low<T>(part), target + offsets.of[k]);
-      Add(High<T>(part), target + offsets.of[k] + offsets.along_w);
-    }
+    scatter.Add(index[i], weights, weighted);
+  }
+  scatter.Finish();
+  T* __restrict own = field_gradient + 4 * first;
+  for (int64_t i = 0; i < 4 * width; ++i) own[i] += scratch[i];
+}
+
+template <typename T>
+MIR_INLINE void AddSelfComposeGradientAny(const T* field, int64_t first,
+                                          const LinearAxes<T>& axes,
+                                          const LinearRow<T>& row,
+                                          const T* gradient, T* scratch,
+                                          T* field_gradient) {
+  if (axes[1].step == 0 || axes[2].step == 0) {
+    AddSelfComposeGradientOf<PlainScatter<T>>(field, first, axes, row, gradient,
+                                              scratch, field_gradient);
+  } else if (axes[0].step == 0) {
+    AddSelfComposeGradientOf<Scatter<2, T>>(field, first, axes, row, gradient,
+                                            scratch, field_gradient);
+  } else {
+    AddSelfComposeGradientOf<Scatter<4, T>>(field, first, axes, row, gradient,
+                                            scratch, field_gradient);
   }
 }
 
@@ -229,16 +310,17 @@ MIR_TARGET_CLONES void AddSelfComposeGradient(const float* field, int64_t first,
                                               const LinearAxes<float>& axes,
                                               const LinearRow<float>& row,
                                               const float* gradient,
+                                              float* scratch,
                                               float* field_gradient) {
-  AddSelfComposeGradientOf(field, first, axes, row, gradient, field_gradient);
+  AddSelfComposeGradientAny(field, first, axes, row, gradient, scratch,
+                            field_gradient);
 }
-MIR_TARGET_CLONES void AddSelfComposeGradient(const double* field,
-                                              int64_t first,
-                                              const LinearAxes<double>& axes,
-                                              const LinearRow<double>& row,
-                                              const double* gradient,
-                                              double* field_gradient) {
-  AddSelfComposeGradientOf(field, first, axes, row, gradient, field_gradient);
+MIR_TARGET_CLONES void AddSelfComposeGradient(
+    const double* field, int64_t first, const LinearAxes<double>& axes,
+    const LinearRow<double>& row, const double* gradient, double* scratch,
+    double* field_gradient) {
+  AddSelfComposeGradientAny(field, first, axes, row, gradient, scratch,
+                            field_gradient);
 }
 
 MIR_TARGET_CLONES void InterleaveRow(const float* const components[3],

@@ -22,15 +22,17 @@ void SelfComposeRow(const double* field, int64_t first,
 
 // Adds to `field_gradient` what the gradient to SelfComposeRow's `out`, the
 // row at `first` of `gradient`, gives it besides itself: through the voxels
-// that are read, and through where they are read. Needs the row's slopes.
+// that are read, and through where they are read. Needs the row's slopes, and
+// memory for four numbers per voxel of the row in `scratch`.
 void AddSelfComposeGradient(const float* field, int64_t first,
                             const LinearAxes<float>& axes,
                             const LinearRow<float>& row, const float* gradient,
-                            float* field_gradient);
+                            float* scratch, float* field_gradient);
 void AddSelfComposeGradient(const double* field, int64_t first,
                             const LinearAxes<double>& axes,
                             const LinearRow<double>& row,
-                            const double* gradient, double* field_gradient);
+                            const double* gradient, double* scratch,
+                            double* field_gradient);
 
 // Between four numbers per voxel and a row of each component: sets to
 // components[k] (null: 0) times `scale`, and back.

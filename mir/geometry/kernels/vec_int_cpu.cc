@@ -175,14 +175,27 @@ class Integrator {
     Interleave(velocity_, scale_, field);
   }
 
-  // What row `row` of `field` reads.
+  // A thread's memory for one row.
+  struct Scratch {
+    explicit Scratch(int64_t width)
+        : linear(width), components(3 * width), voxels(4 * width) {}
+
+    LinearRow<T> linear;
+    std::vector<T> components;
+    std::vector<T> voxels;
+  };
+
+  // Sets `scratch->linear` to what row `row` of `field` reads.
   RowReach Read(const T* field, int64_t row, bool slopes,
-                LinearRow<T>* linear) const {
-    const T* const at = field + 4 * row * size_[2];
+                Scratch* scratch) const {
+    const int64_t width = size_[2];
+    T* const d = scratch->components.data();
+    T* const components[3] = {d, d + width, d + 2 * width};
+    SeparateRow(field + 4 * row * width, width, T(1), components);
     const int64_t in_sample = row % rows_;
-    return FillRow(axes_, {{at, at + 1, at + 2}, 4},
+    return FillRow(axes_, {components[0], components[1], components[2]},
                    {in_sample / size_[1], in_sample % size_[1], 1}, slopes,
-                   linear);
+                   &scratch->linear);
   }
 
   // Composes `field` with itself. Fills `reach` unless it is null. Throws
@@ -194,10 +207,9 @@ class Integrator {
     NotFiniteRows not_finite;
     at::parallel_for(
         0, batch_ * rows_, rows_per_task(), [&](int64_t begin, int64_t end) {
-          LinearRow<T> linear(size_[2]);
-          std::vector<T> composed(4 * size_[2]);
+          Scratch scratch(size_[2]);
           for (int64_t row = begin; row < end; ++row) {
-            const RowReach read = Read(in, row, /*slopes=*/false, &linear);
+            const RowReach read = Read(in, row, /*slopes=*/false, &scratch);
             if (check && !read.finite) return not_finite.Add(row);
             if (reach != nullptr) {
               reach[2 * row] = read.low;
@@ -205,9 +217,9 @@ class Integrator {
             }
             const Target target = target_of(row);
             T* const out =
-                target.field != nullptr ? target.field : composed.data();
+                target.field != nullptr ? target.field : scratch.voxels.data();
             SelfComposeRow(in + 4 * (row / rows_) * voxels_,
-                           row % rows_ * size_[2], axes_, linear, out);
+                           row % rows_ * size_[2], axes_, scratch.linear, out);
             if (target.field == nullptr) {
               SeparateRow(out, size_[2], T(1), target.components.data());
             }
@@ -227,41 +239,67 @@ class Integrator {
     return place[step % 2];
   }
 
+  // The planes that each plane writes to, counted within its sample: those it
+  // reads, and itself.
+  struct PlanesWritten {
+    std::vector<int64_t> first, last;
+  };
+
   // Sets `to_field` to the gradient to `field`, given that to its composition.
   void ComposeBackward(const at::Tensor& field, const int32_t* reach,
                        const at::Tensor& gradient,
                        const at::Tensor& to_field) const {
-    to_field.copy_(gradient);
     const T* const in = field.const_data_ptr<T>();
     const T* const from = gradient.const_data_ptr<T>();
     T* const out = to_field.mutable_data_ptr<T>();
-    const int64_t rows_per_plane = dims_ == 3 ? size_[1] : 1;
-    for (const std::vector<Slab>& slabs : Cut(reach)) {
+    const int64_t planes = size_[plane_axis()];
+    const int64_t rows_per_plane = rows_ / planes;
+    const int64_t plane_size = 4 * rows_per_plane * size_[2];
+    const PlanesWritten written = FindPlanesWritten(reach);
+    // A plane begins as the gradient, while that is in the cache. No two slabs
+    // of a list write to one plane, so that each asks only for its own.
+    std::vector<char> begun(batch_ * planes);
+    for (const std::vector<Slab>& slabs :
+         CutIntoSlabs(planes, written.first, written.last)) {
       at::parallel_for(
           0, static_cast<int64_t>(slabs.size()), 1,
           [&](int64_t begin, int64_t end) {
-            LinearRow<T> linear(size_[2]);
+            Scratch scratch(size_[2]);
             for (int64_t i = begin; i < end; ++i) {
               const Slab& slab = slabs[i];
-              const int64_t sample = 4 * slab.sample * voxels_;
-              for (int64_t row = slab.begin * rows_per_plane;
-                   row < slab.end * rows_per_plane; ++row) {
-                Read(in, slab.sample * rows_ + row, /*slopes=*/true, &linear);
-                AddSelfComposeGradient(
-                    in + sample, row * size_[2], axes_, linear,
-                    from + sample + 4 * row * size_[2], out + sample);
+              const int64_t plane_0 = slab.sample * planes;
+              const int64_t sample = plane_0 * plane_size;
+              const int64_t* const first = written.first.data() + plane_0;
+              int64_t next =
+                  *std::min_element(first + slab.begin, first + slab.end);
+              for (int64_t plane = slab.begin; plane < slab.end; ++plane) {
+                for (; next <= written.last[plane_0 + plane]; ++next) {
+                  if (std::exchange(begun[plane_0 + next], 1) != 0) continue;
+                  std::copy_n(from + sample + next * plane_size, plane_size,
+                              out + sample + next * plane_size);
+                }
+                for (int64_t row = plane * rows_per_plane;
+                     row < (plane + 1) * rows_per_plane; ++row) {
+                  Read(in, slab.sample * rows_ + row, /*slopes=*/true,
+                       &scratch);
+                  AddSelfComposeGradient(in + sample, row * size_[2], axes_,
+                                         scratch.linear,
+                                         from + sample + 4 * row * size_[2],
+                                         scratch.voxels.data(), out + sample);
+                }
               }
             }
           });
     }
   }
 
-  // By the planes that each plane writes to: those it reads, and itself.
-  Phases Cut(const int32_t* reach) const {
-    const int slab_axis = 3 - dims_;
-    const int64_t planes = size_[slab_axis];
-    const int64_t rows_per_plane = dims_ == 3 ? size_[1] : 1;
-    std::vector<int64_t> first(batch_ * planes), last(first.size());
+  int plane_axis() const { return 3 - dims_; }
+
+  PlanesWritten FindPlanesWritten(const int32_t* reach) const {
+    const LinearAxis<T>& axis = axes_[plane_axis()];
+    const int64_t planes = size_[plane_axis()];
+    const int64_t rows_per_plane = rows_ / planes;
+    PlanesWritten written;
     for (int64_t plane = 0; plane < batch_ * planes; ++plane) {
       int32_t low = std::numeric_limits<int32_t>::max(), high = 0;
       for (int64_t row = plane * rows_per_plane;
@@ -269,12 +307,12 @@ class Integrator {
         low = std::min(low, reach[2 * row]);
         high = std::max(high, reach[2 * row + 1]);
       }
-      const LinearAxis<T>& axis = axes_[slab_axis];
-      first[plane] = std::min<int64_t>(low / axis.stride, plane % planes);
-      last[plane] = std::max<int64_t>(
-          high / axis.stride + (axis.step > 0 ? 1 : 0), plane % planes);
+      written.first.push_back(
+          std::min<int64_t>(low / axis.stride, plane % planes));
+      written.last.push_back(std::max<int64_t>(
+          high / axis.stride + (axis.step > 0 ? 1 : 0), plane % planes));
     }
-    return CutIntoSlabs(planes, first, last);
+    return written;
   }
 
   const at::Tensor& velocity_;

@@ -94,9 +94,9 @@ class RowReader {
                 bool slopes) {
     const T* shift = displacement + sample * shape_.dims * shape_.voxels() +
                      index * shape_.size[2];
-    RowShift<T> by = {{row_.zeros.data(), nullptr, nullptr}, 1};
+    RowShift<T> by = {row_.zeros.data(), nullptr, nullptr};
     for (int axis = 3 - shape_.dims; axis < 3; ++axis) {
-      by.along[axis] = shift;
+      by[axis] = shift;
       shift += shape_.voxels();
     }
     const RowStart start = {index / shape_.size[1], index % shape_.size[1], 1};
@@ -127,11 +127,11 @@ class RowReader {
                         bool slopes) {
     bool finite = true;
     const int64_t first[3] = {start.d, start.h, 0};
-    RowShift<T> positions = {{}, 1};
+    RowShift<T> positions = {};
     for (int axis = 0; axis < 3; ++axis) {
-      positions.along[axis] = positions_[axis].data();
+      positions[axis] = positions_[axis].data();
       for (int64_t i = 0; i < shape_.size[2]; ++i) {
-        const T shift = by.along[axis][i];
+        const T shift = by[axis][i];
         finite &= std::isfinite(shift);
         const int64_t voxel = first[axis] + (axis == 2 ? i : 0);
         const T displaced = static_cast<T>(voxel) + shift;
