@@ -391,8 +391,10 @@ namespace {
 
 constexpr int kPairs = kSelfSimilarities;
 
-// Slices per task: many beside those that neighbouring tasks compute twice.
-constexpr int64_t kSlab = 80;
+// Slices per task: at most so many that its rows stay in the cache, at least
+// some beside those that neighbouring tasks compute twice.
+constexpr int64_t kMostSlices = 80;
+constexpr int64_t kLeastSlices = 16;
 
 int64_t Clamp(int64_t index, int64_t size) {
   return std::min(std::max<int64_t>(index, 0), size - 1);
@@ -510,11 +512,11 @@ class Comparison {
     T low, high;
   };
 
-  double Slab(const PaddedRows<T>& a, const PaddedRows<T>& b,
-              const Bounds& a_bounds, const Bounds& b_bounds, int64_t begin,
-              int64_t end, T* grad_b) const;
-
-  int64_t slabs() const { return (depth_ + kSlab - 1) / kSlab; }
+  // Adds the differences of each of the slices [begin, end) to its sum. The
+  // same bits wherever the volume is cut.
+  void Slab(const PaddedRows<T>& a, const PaddedRows<T>& b,
+            const Bounds& a_bounds, const Bounds& b_bounds, int64_t begin,
+            int64_t end, double* sums, T* grad_b) const;
 
  private:
   // The rows that the similarities of one are made of.
@@ -682,9 +684,10 @@ void Comparison<T>::ScatterSlice(const PaddedRows<T>& b, const Buffer<T>& ring,
 }
 
 template <typename T>
-double Comparison<T>::Slab(const PaddedRows<T>& a, const PaddedRows<T>& b,
-                           const Bounds& a_bounds, const Bounds& b_bounds,
-                           int64_t begin, int64_t end, T* grad_b) const {
+void Comparison<T>::Slab(const PaddedRows<T>& a, const PaddedRows<T>& b,
+                         const Bounds& a_bounds, const Bounds& b_bounds,
+                         int64_t begin, int64_t end, double* sums,
+                         T* grad_b) const {
   const bool gradient = grad_b != nullptr;
   const int64_t reach = gradient ? radius_ + dilation_ : 0;
   const int64_t first = std::max<int64_t>(begin - reach, 0);
@@ -700,7 +703,6 @@ double Comparison<T>::Slab(const PaddedRows<T>& a, const PaddedRows<T>& b,
   Buffer<T> ring(gradient ? length_ * height_ * stride_ : 0);
   PaddedRows<T> grad(gradient ? (end - begin) * height_ : 0, width_, dilation_);
   const T scale = static_cast<T>(1.0 / (length_ * length_ * length_));
-  double sum = 0;
   for (int64_t d = first; d < last; ++d) {
     // The adjoint sums lag behind the rows that they add up.
     for (int64_t h = 0; h < height_ + radius_; ++h) {
@@ -714,7 +716,7 @@ double Comparison<T>::Slab(const PaddedRows<T>& a, const PaddedRows<T>& b,
                                   b_bounds.high, least.data(), inverse.data(),
                                   moves.data(), b_described.data());
         if (d >= begin && d < end) {
-          sum += similarity_rows::Difference(
+          sums[d] += similarity_rows::Difference(
               a_described.data(), b_described.data(), width_, pitch_);
         }
         if (gradient) {
@@ -736,7 +738,7 @@ double Comparison<T>::Slab(const PaddedRows<T>& a, const PaddedRows<T>& b,
       ScatterSlice(b, ring, done, begin, end, &grad);
     }
   }
-  if (!gradient) return sum;
+  if (!gradient) return;
   // Where the volume ends, the last slices have seen all there is.
   for (int64_t done = std::max(last - radius_, first_scattered);
        done < last_scattered; ++done) {
@@ -751,7 +753,6 @@ double Comparison<T>::Slab(const PaddedRows<T>& a, const PaddedRows<T>& b,
       out[width_ - 1] += in[width_ + w];
     }
   }
-  return sum;
 }
 
 }  // namespace
@@ -762,6 +763,10 @@ double CompareSelfSimilarities(const T* a, const T* b, int64_t volumes,
                                int64_t radius, int64_t dilation, T* grad_b) {
   const Comparison<T> comparison(size, radius, dilation);
   const int64_t voxels = size[0] * size[1] * size[2];
+  const int64_t threads = at::get_num_threads();
+  const int64_t slices =
+      std::clamp((size[0] + threads - 1) / threads, kLeastSlices, kMostSlices);
+  const int64_t slabs = (size[0] + slices - 1) / slices;
   double total = 0;
   for (int64_t volume = 0; volume < volumes; ++volume) {
     const PaddedRows<T> own_a = Continued(a + volume * voxels, size, dilation);
@@ -770,13 +775,13 @@ double CompareSelfSimilarities(const T* a, const T* b, int64_t volumes,
         comparison.MeanVariance(own_a));
     const typename Comparison<T>::Bounds b_bounds(
         comparison.MeanVariance(own_b));
-    std::vector<double> sums(comparison.slabs());
-    at::parallel_for(0, sums.size(), 1, [&](int64_t begin, int64_t end) {
+    std::vector<double> sums(size[0]);
+    at::parallel_for(0, slabs, 1, [&](int64_t begin, int64_t end) {
       for (int64_t slab = begin; slab < end; ++slab) {
-        sums[slab] =
-            comparison.Slab(own_a, own_b, a_bounds, b_bounds, slab * kSlab,
-                            std::min((slab + 1) * kSlab, size[0]),
-                            grad_b ? grad_b + volume * voxels : nullptr);
+        comparison.Slab(own_a, own_b, a_bounds, b_bounds,
+                        size[0] * slab / slabs, size[0] * (slab + 1) / slabs,
+                        sums.data(),
+                        grad_b ? grad_b + volume * voxels : nullptr);
       }
     });
     for (const double sum : sums) total += sum;
