@@ -36,8 +36,8 @@ flags=(-std=c++17 -O1 -g -fno-omit-frame-pointer -DAT_PER_OPERATOR_HEADERS
   -isystem "$torch/include/torch/csrc/api/include")
 sources=(tests/fuzz/fuzz_checkpoint.cc mir/base/catch_torch.cc)
 for source in archive atomic_file crc32 input_file pickle pickle_calls \
-  pickle_graph python_classes safetensors storage_reader unpickle utf8 value \
-  zip_file; do
+  pickle_graph python_classes safetensors storage_reader uncached_writer \
+  unpickle utf8 value zip_file; do
   sources+=("mir/checkpoint/$source.cc")
 done
 export flags_text="${flags[*]}" folder
@@ -48,7 +48,7 @@ printf '%s\n' "${sources[@]}" | xargs -P "$(nproc)" -I{} bash -c '
 mapfile -t abseil < <(pkg-config --libs absl_status absl_statusor absl_strings \
   absl_flat_hash_map absl_flat_hash_set absl_raw_hash_set absl_hash | xargs -n 1)
 clang++-14 -fsanitize=fuzzer,address,undefined "$folder"/objects/*.o \
-  -o "$folder/fuzz_checkpoint" "${abseil[@]}" -L"$torch/lib" -ltorch_cpu -lc10 \
+  -o "$folder/fuzz_checkpoint" "${abseil[@]}" -lz -L"$torch/lib" -ltorch_cpu -lc10 \
   "-Wl,-rpath,$torch/lib"
 
 cp --no-preserve=mode tests/checkpoints/*.p* tests/fuzz/corpus/* \
