@@ -3,6 +3,8 @@
 #include <ATen/ops/avg_pool3d.h>
 #include <ATen/ops/leaky_relu.h>
 
+#include <utility>
+
 #include "mir/models/layers/batch_norm.h"
 #include "mir/models/layers/double_resolution.h"
 #include "mir/models/layers/instance_norm.h"
@@ -45,11 +47,13 @@ at::Tensor Conv3dReLU::forward(const at::Tensor& input,
   return Convolve({input}, embedding);
 }
 
-at::Tensor Conv3dReLU::Convolve(const std::vector<at::Tensor>& inputs,
+at::Tensor Conv3dReLU::Convolve(std::vector<at::Tensor> inputs,
                                 const at::Tensor& embedding) const {
   const double before = hyper_ ? kNegativeSlope : 1;
   const double after = hyper_ ? 1 : kNegativeSlope;
-  return Normalised(convolution_->Convolve(inputs, embedding, before), after);
+  const at::Tensor features = convolution_->Convolve(inputs, embedding, before);
+  inputs.clear();  // Their memory is wanted where no gradient is.
+  return Normalised(features, after);
 }
 
 DecoderBlock::DecoderBlock(int64_t in_channels, int64_t out_channels,
@@ -71,12 +75,13 @@ at::Tensor DecoderBlock::forward(const at::Tensor& input,
                   embedding);
 }
 
-at::Tensor DecoderBlock::Convolve(const at::Tensor& doubled,
-                                  const at::Tensor& skip,
+at::Tensor DecoderBlock::Convolve(at::Tensor doubled, const at::Tensor& skip,
                                   const at::Tensor& embedding) const {
-  std::vector<at::Tensor> inputs = {doubled};
+  std::vector<at::Tensor> inputs;
+  inputs.push_back(std::move(doubled));
   if (skip.defined()) inputs.push_back(skip);
-  return conv2_->forward(conv1_->Convolve(inputs, embedding), embedding);
+  return conv2_->forward(conv1_->Convolve(std::move(inputs), embedding),
+                         embedding);
 }
 
 at::Tensor AveragePool(const at::Tensor& images, int64_t kernel_size,

@@ -36,7 +36,7 @@ class Conv3dReLU : public torch::nn::Module {
 
   // The same for inputs [N, C_i, D, H, W] taken as if concatenated along the
   // channels.
-  at::Tensor Convolve(const std::vector<at::Tensor>& inputs,
+  at::Tensor Convolve(std::vector<at::Tensor> inputs,
                       const at::Tensor& embedding) const;
 
  private:
@@ -64,7 +64,7 @@ class DecoderBlock : public torch::nn::Module {
                      const at::Tensor& embedding = {}) const;
 
   // The same for an input whose resolution is doubled already.
-  at::Tensor Convolve(const at::Tensor& doubled, const at::Tensor& skip,
+  at::Tensor Convolve(at::Tensor doubled, const at::Tensor& skip,
                       const at::Tensor& embedding = {}) const;
 
  private:
