@@ -68,41 +68,6 @@ template <typename T>
   }
 }
 
-MIR_TARGET_CLONES void AddProducts(const float* x, const float* y,
-                                   double mean_x, double mean_y, double sign,
-                                   int64_t width, int64_t pitch, double* sums) {
-  AddProductsOf(x, y, mean_x, mean_y, sign, width, pitch, sums);
-}
-MIR_TARGET_CLONES void AddProducts(const double* x, const double* y,
-                                   double mean_x, double mean_y, double sign,
-                                   int64_t width, int64_t pitch, double* sums) {
-  AddProductsOf(x, y, mean_x, mean_y, sign, width, pitch, sums);
-}
-MIR_TARGET_CLONES void SlideProducts(const float* x_in, const float* y_in,
-                                     const float* x_out, const float* y_out,
-                                     double mean_x, double mean_y,
-                                     int64_t width, int64_t pitch,
-                                     double* sums) {
-  if (mean_x == 0 && mean_y == 0) {
-    SlideProductsOf(x_in, y_in, x_out, y_out, 0, 0, width, pitch, sums);
-  } else {
-    SlideProductsOf(x_in, y_in, x_out, y_out, mean_x, mean_y, width, pitch,
-                    sums);
-  }
-}
-MIR_TARGET_CLONES void SlideProducts(const double* x_in, const double* y_in,
-                                     const double* x_out, const double* y_out,
-                                     double mean_x, double mean_y,
-                                     int64_t width, int64_t pitch,
-                                     double* sums) {
-  if (mean_x == 0 && mean_y == 0) {
-    SlideProductsOf(x_in, y_in, x_out, y_out, 0, 0, width, pitch, sums);
-  } else {
-    SlideProductsOf(x_in, y_in, x_out, y_out, mean_x, mean_y, width, pitch,
-                    sums);
-  }
-}
-
 // Two slices at the same distance from a window's centre.
 template <typename T>
 [[gnu::always_inline]] inline void AddPairProductsOf(
@@ -126,22 +91,6 @@ template <typename T>
     syy[w] += tap * (b * b + d * d);
     sxy[w] += tap * (a * b + c * d);
   }
-}
-MIR_TARGET_CLONES void AddPairProducts(const float* x_one, const float* y_one,
-                                       const float* x_two, const float* y_two,
-                                       double mean_x, double mean_y, double tap,
-                                       int64_t width, int64_t pitch,
-                                       double* sums) {
-  AddPairProductsOf(x_one, y_one, x_two, y_two, mean_x, mean_y, tap, width,
-                    pitch, sums);
-}
-MIR_TARGET_CLONES void AddPairProducts(const double* x_one, const double* y_one,
-                                       const double* x_two, const double* y_two,
-                                       double mean_x, double mean_y, double tap,
-                                       int64_t width, int64_t pitch,
-                                       double* sums) {
-  AddPairProductsOf(x_one, y_one, x_two, y_two, mean_x, mean_y, tap, width,
-                    pitch, sums);
 }
 
 MIR_TARGET_CLONES void AddTap(const double* __restrict in, double tap,
@@ -201,28 +150,6 @@ template <typename T>
     sxx[w] = sum_xx;
     syy[w] = sum_yy;
     sxy[w] = sum_xy;
-  }
-}
-MIR_TARGET_CLONES void WeighProducts(const float* const* x_rows,
-                                     const float* const* y_rows, double mean_x,
-                                     double mean_y, const double* taps,
-                                     int64_t width, int64_t pitch,
-                                     double* sums) {
-  if (mean_x == 0 && mean_y == 0) {
-    WeighProductsOf(x_rows, y_rows, 0, 0, taps, width, pitch, sums);
-  } else {
-    WeighProductsOf(x_rows, y_rows, mean_x, mean_y, taps, width, pitch, sums);
-  }
-}
-MIR_TARGET_CLONES void WeighProducts(const double* const* x_rows,
-                                     const double* const* y_rows, double mean_x,
-                                     double mean_y, const double* taps,
-                                     int64_t width, int64_t pitch,
-                                     double* sums) {
-  if (mean_x == 0 && mean_y == 0) {
-    WeighProductsOf(x_rows, y_rows, 0, 0, taps, width, pitch, sums);
-  } else {
-    WeighProductsOf(x_rows, y_rows, mean_x, mean_y, taps, width, pitch, sums);
   }
 }
 
@@ -306,14 +233,6 @@ template <typename T>
   for (int64_t row = 0; row < rows; ++row) {
     for (int64_t w = 0; w < width; ++w) values[row * pitch + w] *= weight[w];
   }
-}
-MIR_TARGET_CLONES void WeightRows(const float* weight, int64_t width,
-                                  int64_t pitch, int64_t rows, double* values) {
-  WeightRowsOf(weight, width, pitch, rows, values);
-}
-MIR_TARGET_CLONES void WeightRows(const double* weight, int64_t width,
-                                  int64_t pitch, int64_t rows, double* values) {
-  WeightRowsOf(weight, width, pitch, rows, values);
 }
 
 MIR_TARGET_CLONES void Add(const double* __restrict in, int64_t count,
@@ -606,22 +525,57 @@ template <typename T>
                              product[w] * (other[w] - mean_other)));
   }
 }
-MIR_TARGET_CLONES void GradientRow(const double* linear, const double* square,
-                                   const double* product, const float* own,
-                                   const float* other, double mean_own,
-                                   double mean_other, double factor,
-                                   int64_t width, float* out) {
-  GradientRowOf(linear, square, product, own, other, mean_own, mean_other,
-                factor, width, out);
-}
-MIR_TARGET_CLONES void GradientRow(const double* linear, const double* square,
-                                   const double* product, const double* own,
-                                   const double* other, double mean_own,
-                                   double mean_other, double factor,
-                                   int64_t width, double* out) {
-  GradientRowOf(linear, square, product, own, other, mean_own, mean_other,
-                factor, width, out);
-}
+
+#define MIR_FOR_TYPE(T)                                                       \
+  MIR_TARGET_CLONES void AddProducts(                                         \
+      const T* x, const T* y, double mean_x, double mean_y, double sign,      \
+      int64_t width, int64_t pitch, double* sums) {                           \
+    AddProductsOf(x, y, mean_x, mean_y, sign, width, pitch, sums);            \
+  }                                                                           \
+  MIR_TARGET_CLONES void SlideProducts(                                       \
+      const T* x_in, const T* y_in, const T* x_out, const T* y_out,           \
+      double mean_x, double mean_y, int64_t width, int64_t pitch,             \
+      double* sums) {                                                         \
+    if (mean_x == 0 && mean_y == 0) {                                         \
+      SlideProductsOf(x_in, y_in, x_out, y_out, 0, 0, width, pitch, sums);    \
+    } else {                                                                  \
+      SlideProductsOf(x_in, y_in, x_out, y_out, mean_x, mean_y, width, pitch, \
+                      sums);                                                  \
+    }                                                                         \
+  }                                                                           \
+  MIR_TARGET_CLONES void AddPairProducts(                                     \
+      const T* x_one, const T* y_one, const T* x_two, const T* y_two,         \
+      double mean_x, double mean_y, double tap, int64_t width, int64_t pitch, \
+      double* sums) {                                                         \
+    AddPairProductsOf(x_one, y_one, x_two, y_two, mean_x, mean_y, tap, width, \
+                      pitch, sums);                                           \
+  }                                                                           \
+  MIR_TARGET_CLONES void WeighProducts(                                       \
+      const T* const* x_rows, const T* const* y_rows, double mean_x,          \
+      double mean_y, const double* taps, int64_t width, int64_t pitch,        \
+      double* sums) {                                                         \
+    if (mean_x == 0 && mean_y == 0) {                                         \
+      WeighProductsOf(x_rows, y_rows, 0, 0, taps, width, pitch, sums);        \
+    } else {                                                                  \
+      WeighProductsOf(x_rows, y_rows, mean_x, mean_y, taps, width, pitch,     \
+                      sums);                                                  \
+    }                                                                         \
+  }                                                                           \
+  MIR_TARGET_CLONES void WeightRows(const T* weight, int64_t width,           \
+                                    int64_t pitch, int64_t rows,              \
+                                    double* values) {                         \
+    WeightRowsOf(weight, width, pitch, rows, values);                         \
+  }                                                                           \
+  MIR_TARGET_CLONES void GradientRow(                                         \
+      const double* linear, const double* square, const double* product,      \
+      const T* own, const T* other, double mean_own, double mean_other,       \
+      double factor, int64_t width, T* out) {                                 \
+    GradientRowOf(linear, square, product, own, other, mean_own, mean_other,  \
+                  factor, width, out);                                        \
+  }
+MIR_FOR_TYPE(float)
+MIR_FOR_TYPE(double)
+#undef MIR_FOR_TYPE
 
 // Eight partial sums, so that the order does not depend on the vector length.
 MIR_TARGET_CLONES double Total(const double* __restrict in, int64_t count) {
