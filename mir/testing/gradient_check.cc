@@ -4,8 +4,10 @@
 #include <ATen/TensorOperators.h>
 #include <ATen/core/grad_mode.h>
 #include <ATen/ops/rand.h>
+#include <ATen/ops/randn.h>
 #include <ATen/ops/zeros_like.h>
 #include <c10/util/Exception.h>
+#include <torch/csrc/autograd/autograd.h>
 
 #include <algorithm>
 #include <cmath>
@@ -59,6 +61,18 @@ double GradientError(
     }
   }
   return largest_difference / std::max(largest_gradient, 1e-30);
+}
+
+std::vector<at::Tensor> GradientsAndOutput(
+    const at::Tensor& out, const std::vector<at::Tensor>& leaves) {
+  const at::Tensor weights =
+      at::randn(out.sizes(), at::detail::createCPUGenerator(5),
+                at::TensorOptions(at::kDouble))
+          .to(out.scalar_type());
+  std::vector<at::Tensor> results =
+      torch::autograd::grad({out}, leaves, {weights});
+  results.push_back(out.detach());
+  return results;
 }
 
 }  // namespace mir::testing

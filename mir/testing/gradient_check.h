@@ -21,6 +21,11 @@ double GradientError(
     const std::function<at::Tensor(const std::vector<at::Tensor>&)>& function,
     const std::vector<at::Tensor>& inputs, double step = 1e-6);
 
+// The gradients of sum(w * out) to all leaves, for fixed random weights w, and
+// `out` itself behind them.
+std::vector<at::Tensor> GradientsAndOutput(
+    const at::Tensor& out, const std::vector<at::Tensor>& leaves);
+
 }  // namespace mir::testing
 
 #endif  // MIR_TESTING_GRADIENT_CHECK_H_

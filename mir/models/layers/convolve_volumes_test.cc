@@ -22,6 +22,7 @@ namespace mir::models {
 namespace {
 
 using ::mir::testing::GradientError;
+using ::mir::testing::GradientsAndOutput;
 using ::mir::testing::RelativeL2Near;
 using ::mir::testing::TensorEq;
 
@@ -75,16 +76,10 @@ std::vector<at::Tensor> Results(const Shape& shape,
                                 const std::vector<at::Tensor>& leaves,
                                 const Function& function) {
   const size_t inputs = shape.in_channels.size();
-  const at::Tensor out =
+  return GradientsAndOutput(
       function(at::TensorList(leaves).slice(0, inputs), leaves[inputs],
-               shape.bias ? leaves[inputs + 1] : at::Tensor(), shape.slope);
-  at::manual_seed(5);
-  const at::Tensor cotangent =
-      at::randn(out.sizes(), at::kDouble).to(out.scalar_type());
-  std::vector<at::Tensor> results =
-      torch::autograd::grad({out}, leaves, {cotangent});
-  results.push_back(out.detach());
-  return results;
+               shape.bias ? leaves[inputs + 1] : at::Tensor(), shape.slope),
+      leaves);
 }
 
 TEST(ConvolveVolumesTest, IsTheConvolutionOfWhatIsConcatenated) {

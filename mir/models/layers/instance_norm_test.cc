@@ -19,6 +19,7 @@ namespace mir::models {
 namespace {
 
 using ::mir::testing::GradientError;
+using ::mir::testing::GradientsAndOutput;
 using ::mir::testing::RelativeL2Near;
 
 at::Tensor ByOperators(const at::Tensor& x, const at::Tensor& weight,
@@ -51,14 +52,7 @@ at::Tensor Apply(const std::vector<at::Tensor>& leaves, double slope,
 template <typename Function>
 std::vector<at::Tensor> Results(const std::vector<at::Tensor>& leaves,
                                 double slope, const Function& function) {
-  const at::Tensor out = Apply(leaves, slope, function);
-  at::manual_seed(5);
-  const at::Tensor cotangent =
-      at::randn(out.sizes(), at::kDouble).to(out.scalar_type());
-  std::vector<at::Tensor> results =
-      torch::autograd::grad({out}, leaves, {cotangent});
-  results.push_back(out.detach());
-  return results;
+  return GradientsAndOutput(Apply(leaves, slope, function), leaves);
 }
 
 TEST(InstanceNormTest, IsTheOperatorsAndALeakyRelu) {
